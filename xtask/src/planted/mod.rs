@@ -46,7 +46,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 22] = [
+const RUNGS: [Rung; 23] = [
     rung(
         "unit tests",
         &[
@@ -103,6 +103,7 @@ const RUNGS: [Rung; 22] = [
     rung("blank map", LAWS, &["blank_map::"]),
     rung("rebuilt map", LAWS, &["rebuild::"]),
     rung("map device", &[("nearhead-volume", "map_device")], &[]),
+    rung("fragments", &[("nearhead-volume", "fragments")], &[]),
     rung(
         "chains",
         &[

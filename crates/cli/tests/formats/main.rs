@@ -30,6 +30,9 @@ const PRESETS: [(&str, &str); 6] = [
     ("mlsmr", "shingled.toml"),
 ];
 
+/// Of these also volumes whose records bring bytes, in the snapshot and behind it.
+const WITH_FRAGMENTS: [&str; 2] = ["singlelog", "mlb"];
+
 /// Volumes on two disks: name, preset, and what the second disk is for.
 const ON_TWO_DISKS: [(&str, &str, Second); 3] = [
     ("mlb-256-with-map", "mlb-256", Second::Map),
@@ -145,6 +148,14 @@ fn images_with_a_slot_at_either_end_open_and_go_on() {
     }
 }
 
+/// With bytes that records brought: over logged blocks, over zeros, and over what is at home.
+#[test]
+fn images_with_fragments_open_and_go_on() {
+    for preset in WITH_FRAGMENTS {
+        an_image_opens_and_goes_on(1, &format!("{preset}-fragments"));
+    }
+}
+
 #[test]
 fn images_of_every_version_on_shingled_disks_open_and_go_on() {
     for version in 1..=FORMAT_VERSION {
@@ -165,7 +176,7 @@ fn images_of_every_version_on_two_disks_open_and_go_on() {
 
 #[test]
 fn an_image_reads_back_from_text_as_it_was() {
-    let fixture = write::write("mlb", "disk.toml", &folder());
+    let fixture = write::write("mlb", "disk.toml", &folder(), false);
     assert!(fixture.sectors.len() > 100);
     let text = fixture.to_text();
     let read = Fixture::from_text(&text);
@@ -179,7 +190,11 @@ fn write_the_images_of_this_format_version() {
     for (preset, profile) in PRESETS {
         // Those without a word were written when both slots were in front.
         let name = if profile == "disk.toml" { format!("{preset}-far") } else { preset.to_owned() };
-        keep(&name, preset, &write::write(preset, profile, &folder()));
+        keep(&name, preset, &write::write(preset, profile, &folder(), false));
+    }
+    for preset in WITH_FRAGMENTS {
+        let fixture = write::write(preset, "disk.toml", &folder(), true);
+        keep(&format!("{preset}-fragments"), preset, &fixture);
     }
     for (name, preset, second) in ON_TWO_DISKS {
         let scratch = Scratch::new("golden-write");

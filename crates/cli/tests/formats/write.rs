@@ -12,6 +12,7 @@ use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::Model;
 use nearhead_service::{Changed, Hint, Operation, Request, RequestId, Service};
+use nearhead_swarm::Eager;
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, SyncIo, Volume, create};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,6 +90,22 @@ impl<D: Disk> Life<D> {
         self.write(quarter + 200, 2);
     }
 
+    /// Bytes of some sectors, over a logged block, over zeros, and over what is at home.
+    fn bytes(&mut self, round: u64) {
+        let quarter = self.volume.info().size_bytes / SECTOR as u64 / 4 / 8 * 8;
+        for start in [43, 58, quarter + 300 + round, 2 * quarter + 41, 3 * quarter + 5000 + round] {
+            let before = content(start, self.holds.get(&start).copied().unwrap_or(0));
+            let data = self.payload(start, 1);
+            let after = content(start, self.version);
+            let first = start * SECTOR as u64;
+            let differ = (0..SECTOR).filter(|at| before[*at] != after[*at]);
+            let changed = differ.map(|at| first + at as u64..first + at as u64 + 1).collect();
+            let (extents, changed) = (vec![(first, data)], Changed::Only(changed));
+            self.run(Operation::WriteAtomic { extents, changed });
+        }
+        assert!(self.volume.status().stats.fragments > 50, "no bytes of records: it is no test");
+    }
+
     fn atomic(&mut self) {
         let extents = [16, 4000].map(|start| (start * SECTOR as u64, self.payload(start, 4)));
         self.run(Operation::WriteAtomic { extents: extents.to_vec(), changed: Changed::All });
@@ -104,10 +121,15 @@ pub(crate) enum Second {
 }
 
 /// Lives a volume of `preset` and keeps what a power cut leaves of it.
-pub(crate) fn write(preset: &'static str, profile: &str, folder: &Path) -> Fixture {
+pub(crate) fn write(
+    preset: &'static str,
+    profile: &str,
+    folder: &Path,
+    fragments: bool,
+) -> Fixture {
     let text = format!("model:{},cache=on", folder.join(profile).display());
     let disk = model_from_text(&text).unwrap();
-    let (lanes, now, holds) = live(preset, disk.into());
+    let (lanes, now, holds) = live(preset, disk.into(), fragments);
     let (mut disk, _) = lanes.into_parts();
     disk.power_cut(now, &mut SplitMix::new(1)).unwrap();
     let disk_bytes = disk.properties().capacity_bytes;
@@ -137,7 +159,7 @@ pub(crate) fn write_two(
         Second::Stripe => array("raid0:first,second?chunk=16k", first, other).into(),
         Second::Mirror => array("mirror:first,second", first, other).into(),
     };
-    let (_, _, holds) = live(preset, lanes);
+    let (_, _, holds) = live(preset, lanes, false);
     let [first, other] = files.map(|file| {
         let bytes = std::fs::read(file).unwrap();
         let sectors = (0..).zip(bytes.chunks(SECTOR).map(<[u8]>::to_vec));
@@ -163,6 +185,7 @@ fn array(text: &str, first: Box<dyn Model>, second: Box<dyn Model>) -> Box<dyn D
 fn live<D: Disk>(
     preset: &'static str,
     mut lanes: Lanes<D>,
+    fragments: bool,
 ) -> (Lanes<D>, Nanos, BTreeMap<u64, u64>) {
     let named = NamedPreset::by_name(preset).unwrap();
     let many = preset.starts_with("mlb");
@@ -177,18 +200,28 @@ fn live<D: Disk>(
         label: Label::new("golden".to_owned()).unwrap(),
         device_bytes: None,
         data_parts: DataParts::NONE,
-        fragments: false,
+        fragments,
         force: true,
     };
     create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap();
     let from = Nanos::from_secs(60);
-    let (mut volume, now) = Volume::open_in_virtual_time(lanes, from, |_, _| {}).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(lanes, from, |_, config| {
+        // Only where a volume takes bytes it is asked about them.
+        config.packing = Box::new(Eager(config.packing.clone()));
+    })
+    .unwrap();
     let now = volume.run_until_open(now).unwrap();
     let mut life = Life { volume, now, version: 0, holds: BTreeMap::new() };
     life.run(Operation::Hint { offset: 4096, len: 8192, hint: Hint::DurabilityOnly });
     life.work(0);
+    if fragments {
+        life.bytes(0);
+    }
     life.snapshot();
     life.work(1);
+    if fragments {
+        life.bytes(1);
+    }
     if preset != "nolog" {
         life.atomic();
     }

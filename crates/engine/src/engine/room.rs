@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::home::SpillEnd;
 use crate::stage::StagePosition;
 use crate::stage::StagedBlock;
+use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_service::{ErrorKind, RequestError};
 
@@ -134,16 +135,26 @@ impl Engine {
         }
     }
 
-    /// How many blocks at the front of the stage can do nothing but wait for room: an atomic write's, or all up to the
-    /// next atomic write if the policy lets none go home.
+    /// How many blocks at the front of the stage can do nothing but wait for room: an atomic write's, all up to the
+    /// next atomic write if the policy lets none go home, or those that lie under bytes which records hold.
     fn waits_at_front(&self) -> usize {
         if self.stage.front_is_group() {
             self.stage.group_at_front()
         } else if self.schedule.when_full() == WhenFull::Wait {
             self.stage.singles_at_front()
         } else {
-            0
+            self.over_fragments_at_front()
         }
+    }
+
+    /// How many blocks at the front may not go home, as bytes that records hold would come over them.
+    fn over_fragments_at_front(&self) -> usize {
+        let recorded = self.core.recorded();
+        let stays = |block: &u64| {
+            let start = block * BLOCK_SECTORS;
+            recorded.has_fragments_over_home(start..start + BLOCK_SECTORS)
+        };
+        self.stage.blocks().take(self.stage.singles_at_front()).take_while(stays).count()
     }
 
     /// Whether putting off what waits at the front is an error for anybody.

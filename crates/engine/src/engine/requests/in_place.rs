@@ -146,7 +146,7 @@ impl Engine {
             let error = self.core.failure_error();
             return self.finish_slot(slot, Err(error));
         }
-        if self.core.recorded().fragments().touches(start..end) {
+        if self.core.recorded().has_fragments_over_home(start..end) {
             self.log_over_fragments(slot);
         }
         if self.is_in_memory(start, end) {
