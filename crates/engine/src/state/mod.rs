@@ -11,6 +11,7 @@ pub(crate) mod journal;
 pub mod logs;
 pub mod map;
 pub(crate) mod map_bounds;
+mod over;
 pub(crate) mod paged;
 pub(crate) mod remembered;
 pub(crate) mod sectors;
@@ -20,14 +21,13 @@ use crate::state::echo::echo_of;
 use crate::state::fragments::{Fragments, Needed, needed_for};
 use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
-use crate::state::map::{Map, Segment};
+use crate::state::map::Map;
+use crate::state::over::count;
 use crate::state::paged::{Layers, Merge, Page, Paged};
 use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::{Payload, RangeSet, SECTOR_BYTES};
 use nearhead_format::record::{FLAG_RELOCATION, Fragment, RecordHeader, SectorRange, WriteItem};
-use nearhead_format::snapshot::FragmentCell;
 use nearhead_format::{Entry, Layout, Place};
-use std::ops::Range;
 
 /// One of the copies that a record is about, by its number among those of its sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,19 +127,6 @@ impl Recorded {
     /// The bytes that lie over what the map says.
     pub(crate) fn fragments(&self) -> &Fragments {
         &self.fragments
-    }
-
-    /// Whether bytes lie over what is at home of these sectors: what is written there comes under them, until a record takes them back. Where
-    /// they lie over a copy in a log, or over zeros, home is nothing to them.
-    pub(crate) fn has_fragments_over_home(&self, sectors: Range<u64>) -> bool {
-        self.fragments.touched(sectors).any(|run| {
-            let mut is_at_home = false;
-            self.map.lookup(run.start, run.end - run.start, &mut |segment| {
-                is_at_home |=
-                    matches!(segment, Segment::Mapped(entry) if entry.place == Place::Home);
-            });
-            is_at_home
-        })
     }
 
     pub(crate) fn logs(&self) -> &Logs {
@@ -254,49 +241,6 @@ impl Recorded {
             self.lay_over(home_byte, bytes, record_sector, first..first + BLOCK_SECTORS);
         }
         self.echo = echo_of(header);
-    }
-
-    /// A piece of a snapshot.
-    pub(crate) fn adopt_cell(&mut self, cell: &FragmentCell) {
-        let bytes = &cell.bytes[..usize::from(cell.len)];
-        // The map has the rest of the block as it was: whole, but for what was written in place since.
-        let sectors = cell.home_byte / SECTOR_BYTES..cell.end_byte().div_ceil(SECTOR_BYTES);
-        self.lay_over(cell.home_byte, bytes, cell.record_sector, sectors);
-    }
-
-    /// Bytes that a record brought lie over what the map says of their block; it says *at home* where it said nothing of these sectors of it,
-    /// so that the block goes home whole. Over what was lost nothing can lie.
-    fn lay_over(&mut self, home_byte: u64, bytes: &[u8], record_sector: u64, sectors: Range<u64>) {
-        let block = home_byte / (BLOCK_SECTORS * SECTOR_BYTES);
-        let (mut at_home, mut lost) = (Vec::new(), Vec::new());
-        let len = sectors.end - sectors.start;
-        self.map.lookup(sectors.start, len, &mut |segment| match segment {
-            Segment::Home { start_sector, len_sectors } => {
-                at_home.push((start_sector, len_sectors));
-            }
-            Segment::Mapped(entry) if entry.place == Place::Poisoned => lost.push(entry),
-            Segment::Mapped(_) => {}
-        });
-        let is_new = !at_home.is_empty();
-        for (home_sector, len) in at_home {
-            let (len_sectors, place) = (len as u8, Place::Home);
-            self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
-        }
-        let logs = &mut self.logs;
-        let needed = &mut |needed: Needed| count(logs, needed);
-        self.fragments.add(home_byte, bytes, record_sector, needed);
-        if is_new {
-            self.fragments.base_is_new(block);
-        }
-        for entry in lost {
-            self.drop_fragments(entry.home_sector, u64::from(entry.len_sectors));
-        }
-    }
-
-    /// What lies over these sectors counts no more.
-    fn drop_fragments(&mut self, start: u64, sectors: u64) {
-        let logs = &mut self.logs;
-        self.fragments.drop_sectors(start, sectors, &mut |needed| count(logs, needed));
     }
 
     /// Device sector where a record begins that stands where its header says.
@@ -486,14 +430,6 @@ impl Recorded {
         let layers = self.layers();
         entries.retain(|entry| layers.holds(entry));
         Some(entries)
-    }
-}
-
-/// Counts what a piece needs of a log.
-fn count(logs: &mut Logs, needed: Needed) {
-    match needed {
-        Needed::More { record_sector } => logs.add_piece(record_sector),
-        Needed::Less { record_sector } => logs.drop_piece(record_sector),
     }
 }
 
