@@ -54,6 +54,28 @@ pub(crate) struct ContentionRuns {
 }
 
 impl ContentionRuns {
+    /// Runs the client alone, and beside each of the methods at each rate: `run` is told none, or the method and its syncs a second.
+    pub(crate) fn measured<M>(
+        lab: &mut Lab<'_>,
+        setting: Setting,
+        methods: &[(&'static str, M)],
+        mut run: impl FnMut(&Lab<'_>, Option<(&M, f64)>) -> Result<Point, FigureError>,
+    ) -> Result<Self, FigureError> {
+        let rates = lab.effort.pick(vec![40, 80, 160, 320], vec![40, 160, 320], vec![320]);
+        let mut steps = vec![("the disk alone".to_owned(), None)];
+        for (name, method) in methods {
+            steps.extend(rates.iter().map(|rate| {
+                let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
+                (format!("{name} at {rate} writes/s"), Some((method, syncs_per_s)))
+            }));
+        }
+        let points = lab.each(setting.name, steps, &mut run)?;
+        let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
+        let named = methods.iter().map(|(name, _)| *name);
+        let methods = named.map(|name| (name, by_method.next().unwrap_or_default())).collect();
+        Ok(Self { alone: points[0], rates, methods })
+    }
+
     /// The points of `method`.
     pub(crate) fn of(&self, method: &str) -> &[Point] {
         let found = self.methods.iter().find(|(name, _)| *name == method);
@@ -118,33 +140,16 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
     if let Some(done) = lab.contention.get(setting.name) {
         return Ok(Rc::clone(done));
     }
-    let rates = lab.effort.pick(vec![40, 80, 160, 320], vec![40, 160, 320], vec![320]);
-    let methods = methods()?;
-    let mut steps = vec![("the disk alone".to_owned(), None)];
-    for method in &methods {
-        for rate in &rates {
-            let what = format!("{} at {rate} writes/s", method.name);
-            steps.push((what, Some((method.clone(), *rate))));
-        }
-    }
-    let points = lab.each(setting.name, steps, |lab, step| {
+    let methods: Vec<(&'static str, Method)> =
+        methods()?.into_iter().map(|method| (method.name, method)).collect();
+    let done = Rc::new(ContentionRuns::measured(lab, setting, &methods, |lab, step| {
         let span = lab.contention_span();
-        let Some((method, rate)) = step else {
+        let Some((method, syncs_per_s)) = step else {
             return contention::alone(disk(setting)?, setting.client(), span);
         };
-        let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
-        contention::point(
-            disk_for(&method.system, setting)?,
-            &method,
-            setting.client(),
-            syncs_per_s,
-            span,
-        )
-    })?;
-    let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
-    let named = methods.iter().map(|method| method.name);
-    let methods = named.map(|name| (name, by_method.next().unwrap_or_default())).collect();
-    let done = Rc::new(ContentionRuns { alone: points[0], rates, methods });
+        let disk = disk_for(&method.system, setting)?;
+        contention::point(disk, method, setting.client(), syncs_per_s, span)
+    })?);
     lab.contention.insert(setting.name, Rc::clone(&done));
     Ok(done)
 }
@@ -197,7 +202,7 @@ pub(crate) fn report(
         differs: differs(setting),
         findings: findings(&runs),
         rows: rows(&runs, setting, span)?,
-        data: std::iter::once(data(&runs)).chain(losses(&runs, span)).collect(),
+        data: tables(&runs, span),
         drawings: drawings(&runs)?,
     })
 }
@@ -309,6 +314,11 @@ pub(crate) fn bandwidth_limit_pct(runs: &ContentionRuns, writes_per_s: u32) -> f
 pub(crate) fn sync_limit_ms() -> Result<f64, FigureError> {
     let bytes = f64::from(FILES) * BLOCK_BYTES as f64;
     Ok(bytes / rig::mechanics(CHEETAH)?.bandwidth(0) * 1e3)
+}
+
+/// All that was measured.
+pub(crate) fn tables(runs: &ContentionRuns, span: Span) -> Vec<Data> {
+    std::iter::once(data(runs)).chain(losses(runs, span)).collect()
 }
 
 fn data(runs: &ContentionRuns) -> Data {

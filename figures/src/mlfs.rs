@@ -13,7 +13,7 @@ use crate::files::{
 };
 use crate::lab::Lab;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row, Value};
+use crate::report::{Report, Row, Value};
 use crate::rig::{self, CHEETAH, System};
 use crate::spent::Spent;
 use nearhead_format::AckMode;
@@ -101,7 +101,7 @@ fn point(
     })?;
     let bulk = BulkFile::start(&mut bench, bulk_options(setting, bulk));
     let writer = syncs_per_s.map(|syncs_per_s| {
-        // A sync() waits for all that the other program wrote: what that costs is a row of its own.
+        // A sync() would wait for all that the other program wrote.
         let reads = setting.kind == BulkKind::Read;
         let ends_with = if reads { Durable::Sync } else { Durable::Fsyncs };
         SmallFiles::start(&mut bench, SmallFilesOptions { files, syncs_per_s, ends_with, seed: 1 })
@@ -123,26 +123,13 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
     if let Some(done) = lab.files.get(setting.name) {
         return Ok(Rc::clone(done));
     }
-    let rates = lab.effort.pick(vec![40, 80, 160, 320], vec![40, 160, 320], vec![320]);
-    let methods = methods()?;
-    let mut steps = vec![("the disk alone".to_owned(), None)];
-    for method in &methods {
-        for rate in &rates {
-            let what = format!("{} at {rate} writes/s", method.name);
-            steps.push((what, Some((method.clone(), *rate))));
-        }
-    }
-    let alone = methods[0].clone();
-    let points = lab.each(setting.name, steps, |lab, step| {
-        let span = lab.contention_span();
-        let Some((method, rate)) = step else { return point(&alone, setting, None, span) };
-        let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
-        point(&method, setting, Some(syncs_per_s), span)
-    })?;
-    let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
-    let named = methods.iter().map(|method| method.name);
-    let methods = named.map(|name| (name, by_method.next().unwrap_or_default())).collect();
-    let done = Rc::new(ContentionRuns { alone: points[0], rates, methods });
+    let methods: Vec<(&'static str, FileMethod)> =
+        methods()?.into_iter().map(|method| (method.name, method)).collect();
+    let bare = methods[0].1.clone();
+    let done = Rc::new(ContentionRuns::measured(lab, setting, &methods, |lab, step| {
+        let (method, syncs_per_s) = step.unzip();
+        point(method.unwrap_or(&bare), setting, syncs_per_s, lab.contention_span())
+    })?);
     lab.files.insert(setting.name, Rc::clone(&done));
     Ok(done)
 }
@@ -170,13 +157,16 @@ pub(crate) fn fig3b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
 fn report(lab: &mut Lab<'_>, setting: Setting, name: &'static str) -> Result<Report, FigureError> {
     let (runs, stand_ins) = (runs(lab, setting)?, fig2::runs(lab, setting)?);
     let span = lab.contention_span();
-    let does = if setting.kind == BulkKind::Read { "reads" } else { "writes" };
+    let (does, durable) = match setting.kind {
+        BulkKind::Read => ("reads", "calls sync()"),
+        BulkKind::Write => ("writes", "calls fsync for all of them at once"),
+    };
     Ok(Report {
         name,
         title: format!("{} over the real file system", setting.name),
         ran: format!(
             "A program {does} a file of 2 GiB over and over beside one that changes a block in each of {FILES} files, each in a folder of \
-             its own somewhere on the disk, and calls sync() at a capped rate. The file system is Nearhead's (ext4's format) on a volume on \
+             its own somewhere on the disk, and {durable} at a capped rate. The file system is Nearhead's (ext4's format) on a volume on \
              {} {CHEETAH}, write caches off, queues in order; alone it gives the first program {:.1} MB/s. {} s measured after {} s. \
              'baseline' is the same mode's stand-in at block level, 'ours' the file system.",
             setting.disks,
@@ -187,7 +177,7 @@ fn report(lab: &mut Lab<'_>, setting: Setting, name: &'static str) -> Result<Rep
         differs: differs(setting),
         findings: findings(&runs, &stand_ins),
         rows: rows(&runs, &stand_ins, setting)?,
-        data: vec![data(&runs, span)],
+        data: fig2::tables(&runs, span),
         drawings: Vec::new(),
     })
 }
@@ -277,39 +267,4 @@ fn sync_ms(point: &Point) -> Value {
         return Value::from(point.sync_ms_mean);
     }
     Value::NotRun("none was durable within the time measured".to_owned())
-}
-
-fn data(runs: &ContentionRuns, span: Span) -> Data {
-    let columns = [
-        "method",
-        "writes_per_s_per_disk",
-        "bandwidth_mb_per_s",
-        "bandwidth_pct",
-        "sync_ms_mean",
-        "sync_ms_p99",
-        "syncs_per_s",
-        "late_syncs",
-        "lost_ms_a_sync",
-    ];
-    let mut data = Data::new("points", &columns);
-    for (name, points) in &runs.methods {
-        for (rate, point) in runs.rates.iter().zip(points) {
-            let lost = runs
-                .loss(point, span)
-                .filter(|_| point.syncs_per_s > 0.0)
-                .map(|spent| spent.parts().map(|ms| format!("{ms:.2}")));
-            data.push([
-                (*name).to_owned(),
-                rate.to_string(),
-                format!("{:.3}", point.bytes_per_s / 1e6),
-                format!("{:.2}", runs.bandwidth_pct(point)),
-                format!("{:.3}", point.sync_ms_mean),
-                format!("{:.3}", point.sync_ms_p99),
-                format!("{:.3}", point.syncs_per_s),
-                point.late.to_string(),
-                lost.map_or(String::new(), |parts| parts.join(" ")),
-            ]);
-        }
-    }
-    data
 }

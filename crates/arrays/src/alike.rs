@@ -7,7 +7,7 @@
 //! A member that cannot read a range says of none of its sectors what it holds. Such a range is compared in parts, narrower ones around what
 //! cannot be read, until that is one sector: this one is written, whatever it held.
 
-use nearhead_disk::{BufferMut, Command, Payload};
+use nearhead_disk::{BufferMut, Command, Payload, bytes_of, copy_parts, total_len};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(super) fn repairs(
 
 /// The sectors in which two of the same length differ, those in a row together.
 fn differing(one: &Payload, other: &Payload, sector_bytes: usize) -> Vec<Range<usize>> {
-    let (one, other) = (bytes_of(one), bytes_of(other));
+    let (one, other) = (content(one), content(other));
     let mut runs: Vec<Range<usize>> = Vec::new();
     if one == other {
         return runs;
@@ -49,13 +49,12 @@ fn differing(one: &Payload, other: &Payload, sector_bytes: usize) -> Vec<Range<u
     runs
 }
 
-fn bytes_of(payload: &Payload) -> Cow<'_, [u8]> {
+/// The content, copied only where it is not there as bytes.
+fn content(payload: &Payload) -> Cow<'_, [u8]> {
     if let Payload::Bytes(bytes) = payload {
         return Cow::Borrowed(bytes);
     }
-    let mut bytes = vec![0; payload.len()];
-    payload.copy_to(&mut bytes);
-    Cow::Owned(bytes)
+    Cow::Owned(bytes_of(std::slice::from_ref(payload)))
 }
 
 /// How many bytes are compared at once: as many as are wanted, and fewer for a while after a member could not read them.
@@ -132,12 +131,8 @@ impl Walk {
         if self.shown.len() == 1 {
             return self.shown.remove(0);
         }
-        let mut bytes = BufferMut::zeroed(self.shown.iter().map(Payload::len).sum());
-        let mut at = 0;
-        for part in &self.shown {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
+        let mut bytes = BufferMut::zeroed(total_len(&self.shown));
+        copy_parts(&self.shown, &mut bytes);
         Payload::Bytes(bytes.freeze())
     }
 }

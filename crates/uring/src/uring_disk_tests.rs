@@ -197,22 +197,3 @@ fn through_the_page_cache_a_sync_for_one_is_made_here_if_it_is_over_soon() {
     assert!(!is_made_here(&disk), "two wait for it");
     finish(&mut disk);
 }
-
-/// The kernel gives up what a thread asked for that ends; that it was asked for by this disk, it does not know.
-#[test]
-fn commands_of_a_thread_that_ended_are_carried_out_all_the_same() {
-    for mut disk in [disk(on_flash("ended")), cached("ended")].into_iter().flatten() {
-        for _ in 0..20 {
-            let asking = std::thread::spawn(move || {
-                for number in 0..24 {
-                    submit(&mut disk, Class::Bulk, write(number << 19, 512 << 10, false));
-                }
-                submit(&mut disk, Class::Bulk, Command::Flush);
-                disk.kick();
-                disk
-            });
-            disk = asking.join().unwrap();
-            finish(&mut disk);
-        }
-    }
-}

@@ -41,7 +41,7 @@ use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::home::FailedHomes;
 use crate::state::Recorded;
-use crate::state::fragments::{Fragments, patched};
+use crate::state::fragments::{Fragments, under};
 use crate::state::sectors::SECTOR;
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
@@ -438,8 +438,7 @@ impl Window {
                     let offset = entry.home_sector * SECTOR as u64;
                     let sectors = entry.home_sector..entry.end_sector();
                     let over = core.recorded().fragments().patches(sectors);
-                    let whole = patched(vec![data], offset, &over);
-                    writes.extend(whole.into_iter().map(|data| (offset, data)));
+                    writes.push((offset, under(data, offset, &over)));
                     copied.push(entry);
                 }
                 // The entry stays in the map: a read of it gives EIO, never older bytes.

@@ -336,32 +336,36 @@ pub(crate) fn needed_for(home_sector: u64, record_sector: u64) -> Entry {
     Entry { home_sector, len_sectors: 1, place, crc: 0 }
 }
 
-/// `parts`, which begin at byte `offset` of the client's address space, with `patches` over them. What no patch touches is handed on as it is;
-/// content that a data-less simulation left out stays left out.
+/// `parts`, which begin at byte `offset` of the client's address space, with `patches` over them.
 pub(crate) fn patched(parts: Vec<Payload>, offset: u64, patches: &[Patch]) -> Vec<Payload> {
     let mut at = offset;
     let over = |part: Payload| {
-        let (start, end) = (at, at + part.len() as u64);
-        at = end;
-        let mut own = patches
-            .iter()
-            .filter(|patch| patch.offset < end && start < patch.offset + patch.bytes.len() as u64);
-        let Some(first) = own.next() else { return part };
-        if matches!(part, Payload::Phantom(_)) {
-            return part;
-        }
-        let mut bytes = BufferMut::zeroed(part.len());
-        part.copy_to(&mut bytes);
-        for patch in std::iter::once(first).chain(own) {
-            let from = patch.offset.max(start);
-            let to = (patch.offset + patch.bytes.len() as u64).min(end);
-            let source = (from - patch.offset) as usize..(to - patch.offset) as usize;
-            bytes[(from - start) as usize..(to - start) as usize]
-                .copy_from_slice(&patch.bytes[source]);
-        }
-        Payload::Bytes(bytes.freeze())
+        let start = at;
+        at += part.len() as u64;
+        under(part, start, patches)
     };
     parts.into_iter().map(over).collect()
+}
+
+/// The same of one part. What no patch touches is handed on as it is; content that a data-less simulation left out stays left out.
+pub(crate) fn under(part: Payload, start: u64, patches: &[Patch]) -> Payload {
+    let end = start + part.len() as u64;
+    let mut own = patches
+        .iter()
+        .filter(|patch| patch.offset < end && start < patch.offset + patch.bytes.len() as u64)
+        .peekable();
+    if own.peek().is_none() || matches!(part, Payload::Phantom(_)) {
+        return part;
+    }
+    let mut bytes = BufferMut::zeroed(part.len());
+    part.copy_to(&mut bytes);
+    for patch in own {
+        let from = patch.offset.max(start);
+        let to = (patch.offset + patch.bytes.len() as u64).min(end);
+        let source = (from - patch.offset) as usize..(to - patch.offset) as usize;
+        bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(&patch.bytes[source]);
+    }
+    Payload::Bytes(bytes.freeze())
 }
 
 #[cfg(test)]

@@ -47,6 +47,16 @@ pub(super) fn written(items: &[BodyItem], piece_bytes: usize) -> (Vec<u8>, BodyS
 }
 
 /// Reads a body in pieces of `piece_bytes`.
+/// A body with these edits under a checksum that fits is refused, or is what its items are written as.
+pub(super) fn check_edited(items: &[BodyItem], edits: &[(usize, u8)], piece_bytes: usize) {
+    let (mut body, mut summary) = written(items, 4096);
+    apply(edits, &mut body);
+    summary.body_crc = crate::crc::crc32c(&body);
+    if let Ok(items) = read(&body, summary, piece_bytes) {
+        assert_eq!(written(&items, 4096), (body, summary));
+    }
+}
+
 pub(super) fn read(
     body: &[u8],
     summary: BodySummary,
@@ -372,12 +382,7 @@ proptest! {
         edits in edits(),
         piece_bytes in 1_usize..5000,
     ) {
-        let (mut body, mut summary) = written(&items(), 4096);
-        apply(&edits, &mut body);
-        summary.body_crc = crate::crc::crc32c(&body);
-        if let Ok(items) = read(&body, summary, piece_bytes) {
-            prop_assert_eq!(written(&items, 4096), (body, summary));
-        }
+        check_edited(&items(), &edits, piece_bytes);
     }
 
     #[test]

@@ -26,6 +26,8 @@ const READS_LATE: Nanos = Nanos::from_millis(60);
 const REGION_BYTES: u64 = 4096;
 /// Requests under way at once.
 const DEPTH: usize = 6;
+/// Turns in which no request is answered: more are a volume that turns in circles.
+const TURNS_MAX: u32 = 20_000;
 /// A pause in which cleaning begins.
 const PAUSE: Nanos = Nanos::from_millis(200);
 
@@ -125,6 +127,8 @@ pub(crate) struct Client<'a> {
     brought: u64,
     /// Commands until the power goes.
     commands_left: u64,
+    /// Turns since a request was answered, while any is under way.
+    turns: u32,
 }
 
 fn opened(
@@ -171,6 +175,7 @@ impl<'a> Client<'a> {
             next_id: 0,
             brought: 0,
             commands_left: u64::MAX,
+            turns: 0,
         };
         client.choose_cut();
         client
@@ -220,6 +225,7 @@ impl<'a> Client<'a> {
             .unwrap_or_else(|problem| panic!("{}", self.tell(&problem)));
         self.check_room();
         while let Some(reply) = self.volume.poll_reply() {
+            self.turns = 0;
             let asked = self.asked.remove(&reply.id.0).expect("asked");
             let parts = reply.result.unwrap_or_else(|error| panic!("{}", self.tell(&error.detail)));
             self.answered(&asked, &bytes_of(&parts));
@@ -264,6 +270,8 @@ impl<'a> Client<'a> {
     fn go_on(&mut self) {
         self.turn();
         if !self.asked.is_empty() {
+            self.turns += 1;
+            assert!(self.turns < TURNS_MAX, "{}", self.tell("no request is answered any more"));
             let at = self.volume.wake().at.expect("a request is answered");
             self.now = at.max(self.now);
         }

@@ -3,8 +3,8 @@
 //! Order of one in-place write, each step waiting for the one before:
 //!
 //! 1. the lock on its sectors: overlapping in-place writes go one after the other;
-//! 2. no fragments over its sectors: those bytes would come over what is newer at home, should the power go before a record takes them
-//!    back; so those sectors are logged as well, whole, before they go home;
+//! 2. no fragments over what is at home of its sectors: those bytes would come over what is newer there, should the power go before a record
+//!    takes them back; so those sectors are logged as well, whole, before they go home;
 //!    no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
 //!    always the order of records and transfers, never a race;
 //! 3. no checkpoint batch over its sectors: an older copy must not land on top of it;
@@ -19,7 +19,7 @@ use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::engine::Engine;
 use crate::engine::requests::barrier::Barrier;
-use crate::stage::{Group, StagePosition};
+use crate::stage::StagePosition;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload, RangeSet};
 use nearhead_service::{Changed, RequestError, RequestId};
@@ -187,8 +187,8 @@ impl Engine {
             let from = (run.start * SECTOR as u64 - offset) as usize;
             let to = (run.end * SECTOR as u64 - offset) as usize;
             staged += to - from;
-            let (data, at) = (data.slice(from..to), run.start * SECTOR as u64);
-            self.stage_extent(at, &data, &mut Group::None, &Changed::All);
+            // Not as fragments: they could lie over what is at home again, and this never come to its end.
+            self.stage_whole(run.start * SECTOR as u64, &data.slice(from..to));
         }
     }
 

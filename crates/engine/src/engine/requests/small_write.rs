@@ -20,6 +20,16 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 /// Last bytes of a block that say whether it is worth looking whether nearly all of it is zeros.
 const ZEROS_LOOKED_AT: usize = 64;
 
+/// The parts of the blocks that `data` covers from byte `offset` on.
+fn pieces_of(offset: u64, data: &Payload) -> impl Iterator<Item = (u64, Piece)> + '_ {
+    let sectors = (data.len() / SECTOR) as u64;
+    let mut from = 0;
+    blocks_of(offset / SECTOR as u64, sectors).map(move |(block, first, len)| {
+        let to = from + usize::from(len) * SECTOR;
+        (block, Piece::new(first, len, data.slice(std::mem::replace(&mut from, to)..to)))
+    })
+}
+
 impl Engine {
     /// Largest atomic write, in bytes.
     pub fn atomic_bytes_max(&self) -> u64 {
@@ -197,29 +207,37 @@ impl Engine {
         group: &mut Group,
         changed: &Changed,
     ) {
-        let start = offset / SECTOR as u64;
-        let mut from = 0;
         self.commit.note_staged(self.core.now());
-        for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
-            let bytes = usize::from(len) * SECTOR;
-            let piece = Piece::new(first, len, data.slice(from..from + bytes));
-            let pieces = match changed {
-                Changed::All => vec![self.over_zeros(piece)],
-                Changed::Only(changed) => self.changed_pieces(block, &piece, changed),
-            };
-            for piece in pieces {
-                self.stage.put(block, piece, *group);
-                if *group == Group::First {
-                    *group = Group::Next;
+        for (block, piece) in pieces_of(offset, data) {
+            match changed {
+                Changed::All => self.put(block, self.over_zeros(piece), group),
+                Changed::Only(changed) => {
+                    for piece in self.changed_pieces(block, &piece, changed) {
+                        self.put(block, piece, group);
+                    }
                 }
             }
-            from += bytes;
         }
     }
 
-    /// The piece, by its bytes alone if nearly all of it is zeros, as of a block that something was appended to first.
+    /// The same, but each sector as a whole, be it zeros but for a few bytes.
+    pub(super) fn stage_whole(&mut self, offset: u64, data: &Payload) {
+        self.commit.note_staged(self.core.now());
+        for (block, piece) in pieces_of(offset, data) {
+            self.put(block, piece, &mut Group::None);
+        }
+    }
+
+    fn put(&mut self, block: u64, piece: Piece, group: &mut Group) {
+        self.stage.put(block, piece, *group);
+        if *group == Group::First {
+            *group = Group::Next;
+        }
+    }
+
+    /// The piece, which is new as a whole, by its bytes alone if nearly all of it is zeros, as in a block that something was appended to first.
     fn over_zeros(&self, piece: Piece) -> Piece {
-        if !self.core.setup().layout.fragments || u64::from(piece.len()) < BLOCK_SECTORS {
+        if !self.core.setup().layout.fragments {
             return piece;
         }
         let Payload::Bytes(bytes) = piece.data() else { return piece };
@@ -229,10 +247,12 @@ impl Engine {
             return piece;
         }
         let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else { return piece };
-        if !self.commit.takes_fragments(usize::from(piece.len()), 1, last + 1) {
+        // The zeros are an item, too.
+        if !self.commit.takes_fragments(usize::from(piece.len()), 2, last + 1) {
             return piece;
         }
-        piece.over_zeros(std::iter::once(0..(last + 1) as u16).collect())
+        let first = u16::from(piece.first()) * SECTOR as u16;
+        piece.over_zeros(std::iter::once(first..first + (last + 1) as u16).collect())
     }
 
     /// What of a piece has to be logged if only these bytes of the volume are new: the sectors that hold any, and where it pays those bytes.
@@ -244,7 +264,11 @@ impl Engine {
             let piece = piece.cut(sectors.start, sectors.end)?;
             let count: usize = bytes.iter().map(|run| usize::from(run.end - run.start)).sum();
             let pays = self.commit.takes_fragments(usize::from(piece.len()), bytes.len(), count);
-            Some(if pays { piece.changed_in(bytes.into()) } else { piece })
+            if pays {
+                return Some(piece.changed_in(bytes.into()));
+            }
+            let is_new = count == usize::from(piece.len()) * SECTOR;
+            Some(if is_new { self.over_zeros(piece) } else { piece })
         });
         pieces.collect()
     }
