@@ -42,6 +42,12 @@ impl Ext4 {
         self.cache.changed_len()
     }
 
+    /// From now on no operation goes through after which more blocks would have to be taken as one. One that would gives
+    /// [`NoRoomInChanges`](crate::Errno::NoRoomInChanges) and has changed nothing.
+    pub fn limit_changes(&mut self, blocks_max: usize) {
+        self.changes_max = blocks_max;
+    }
+
     /// Everything that changed since the last call, to be written as one atomic write; then [`Ext4::settle`]. Several
     /// may be under way; they become durable in their order.
     pub fn take_changes(&mut self) -> Changes {

@@ -44,6 +44,8 @@ pub enum Errno {
     NoSpace,
     /// ENOSPC, but room comes once changes that were taken or are running are settled.
     NoSpaceYet,
+    /// ENOSPC, but the limit of [`Ext4::limit_changes`](crate::Ext4::limit_changes) leaves more room once the changes are taken.
+    NoRoomInChanges,
     /// ENAMETOOLONG.
     NameTooLong,
     /// EMLINK.
@@ -79,7 +81,7 @@ impl Errno {
             Self::IsDirectory => 21,
             Self::Invalid | Self::LoopedRename => 22,
             Self::FileTooBig => 27,
-            Self::NoSpace | Self::NoSpaceYet => 28,
+            Self::NoSpace | Self::NoSpaceYet | Self::NoRoomInChanges => 28,
             Self::ReadOnly => 30,
             Self::TooManyLinks => 31,
             Self::Range => 34,

@@ -127,6 +127,8 @@ pub struct Ext4 {
     /// Superblocks, descriptors, bitmaps and inode tables.
     system: ranges::Ranges,
     last_change: Timestamp,
+    /// Blocks of metadata that the running transaction has at most.
+    changes_max: usize,
     overhead_blocks: u64,
     is_mounted: bool,
 }

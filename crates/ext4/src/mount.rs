@@ -69,6 +69,7 @@ impl Ext4 {
             cursors: HashMap::default(),
             system: Ranges::default(),
             last_change: Timestamp::default(),
+            changes_max: usize::MAX,
             overhead_blocks: 0,
             is_mounted: false,
             geometry,

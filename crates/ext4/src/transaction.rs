@@ -64,7 +64,8 @@ impl Ext4 {
         operation: impl FnOnce(&mut Transaction<'_>) -> Outcome<T>,
     ) -> Outcome<T> {
         let mut transaction = Transaction::new(self);
-        let answer = operation(&mut transaction);
+        let answer =
+            operation(&mut transaction).and_then(|value| transaction.check_limit().map(|()| value));
         if answer.is_ok() {
             transaction.merge();
         }
@@ -237,6 +238,30 @@ impl<'a> Transaction<'a> {
     /// How many blocks are like that.
     pub(crate) fn busy_blocks(&self) -> u64 {
         self.fs.busy.blocks() + self.freed.blocks() + self.reserved_more.blocks()
+    }
+
+    /// With it no more is changed than goes into one write.
+    fn check_limit(&self) -> Outcome<()> {
+        let (before, limit) = (self.fs.cache.changed_len(), self.fs.changes_max);
+        // The superblock says when something changed last.
+        if self.blocks.is_empty() || before + self.blocks.len() < limit {
+            return Ok(());
+        }
+        let is_changed = |block| self.fs.cache.peek(block).is_some_and(|slot| slot.is_changed);
+        let (mut more, mut fewer) = (0, 0);
+        for (block, over) in &self.blocks {
+            match over {
+                Over::Bytes(..) => more += usize::from(!is_changed(*block)),
+                Over::Forgotten => fewer += usize::from(is_changed(*block)),
+            }
+        }
+        more += usize::from(!is_changed(0) && !self.blocks.contains_key(&0));
+        let found = before + more - fewer;
+        if more == 0 || found <= limit {
+            return Ok(());
+        }
+        let detail = format!("changed blocks: expected at most {limit}, found {found}");
+        Err(fail(Errno::NoRoomInChanges, detail))
     }
 
     /// Everything counts from now on.

@@ -223,3 +223,44 @@ fn what_became_unwritten_keeps_its_bytes_until_that_is_settled() {
     driven.write(file, 2, 3, 3).unwrap();
     assert_eq!(blocks(&mut driven, file, 10), new, "settled: the place is good");
 }
+
+#[test]
+fn an_operation_that_would_outgrow_the_limit_of_changes_changes_nothing_and_goes_through_after_them()
+ {
+    const LIMIT: usize = 12;
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("limit");
+    let disk = Disk::made(&scratch, 16, &["-O", FEATURES, "-g", "256", "-m", "0"]);
+    let mut driven = Driven::mounted(disk, options());
+    driven.commit();
+    driven.fs.limit_changes(LIMIT);
+    let mut waited = 0;
+    for nth in 0..100 {
+        let made = driven.make(ROOT, &format!("folder{nth}"), FileKind::Directory);
+        // That nothing is changed by one that fails is looked at by the driver.
+        let ino = made.unwrap_or_else(|error| {
+            assert_eq!(error.errno, Errno::NoRoomInChanges, "{error}");
+            assert!(driven.fs.changes_len() > LIMIT / 3, "there was room: {error}");
+            waited += 1;
+            driven.commit();
+            driven.make(ROOT, &format!("folder{nth}"), FileKind::Directory).unwrap()
+        });
+        assert!(ino.ino.0 > 0);
+        assert!(driven.fs.changes_len() <= LIMIT);
+    }
+    assert!(waited > 5, "{waited}");
+    let free = driven.fs.statistics().free;
+    let file = driven.make(ROOT, "file", FileKind::Regular).map(|node| node.ino);
+    let file = file.unwrap_or_else(|_| {
+        driven.commit();
+        driven.make(ROOT, "file", FileKind::Regular).unwrap().ino
+    });
+    let too_much = driven.run(|fs| fs.reserve(file, 0, free - 8, true, &root_at(2))).unwrap_err();
+    assert_eq!(too_much.errno, Errno::NoRoomInChanges);
+    driven.fs.limit_changes(usize::MAX);
+    driven.run(|fs| fs.reserve(file, 0, free - 8, true, &root_at(2))).unwrap();
+    driven.commit();
+    driven.disk.check(&scratch, "limit");
+}

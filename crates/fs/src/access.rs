@@ -78,7 +78,7 @@ impl Core {
 
     /// Those of as many nodes as the record has room for.
     pub(crate) fn pack_access_times(&mut self) {
-        while !self.is_half_full() {
+        while !self.is_half_full() && self.room_in_record() > 0 {
             let Some(ino) = self.accessed.keys().next().copied() else { break };
             self.pack_access_time(ino);
         }

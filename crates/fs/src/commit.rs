@@ -233,9 +233,9 @@ impl Core {
         self.ext4.as_ref().is_none_or(|ext4| ext4.changes_len() >= self.changes_max() / 2)
     }
 
-    /// Whether so much metadata is changed that nothing more may be.
+    /// Whether so much metadata is changed, or beside it packed, that nothing more may be changed.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
-        self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= self.changes_max())
+        self.record_len() >= self.changes_max()
     }
 
     /// When a commit begins by itself.
@@ -254,7 +254,9 @@ impl Core {
             self.commit.want_old();
         }
         if self.is_commit_due_by_size() {
-            self.commit.want();
+            if self.commit.step != Step::Packing {
+                self.commit.want();
+            }
         } else {
             self.work_off();
         }
@@ -368,7 +370,7 @@ impl Core {
         match self.commit.step {
             Step::Placing => {
                 if !self.commit.awaited.is_empty() {
-                    if self.is_commit_due_by_size() {
+                    if self.is_commit_due_by_size() || self.waiting.awaits_changes() {
                         self.record(Rest::MoreToPlace);
                     }
                     return;

@@ -4,7 +4,7 @@
 //! and the commit. None of them waits; each returns a [`Halt`] that says for what.
 
 use crate::access::AccessTimes;
-use crate::commit::Commit;
+use crate::commit::{Commit, Step};
 use crate::error::{EIO, FsError, Halt};
 use crate::file::File;
 use crate::io::{Io, Purpose};
@@ -170,8 +170,12 @@ impl Core {
             }
             // Room comes with write-outs, or with a commit that begins because so little of it is in any.
             Halt::Room => self.waiting.for_room(who),
+            Halt::Changes if self.is_record_empty() => return Err(self.outgrown()),
             Halt::Changes => {
-                self.commit.want();
+                // The one that is being packed takes them.
+                if self.commit.step != Step::Packing {
+                    self.commit.want();
+                }
                 self.waiting.for_changes(who);
             }
             Halt::Commit => {

@@ -82,6 +82,7 @@ impl From<Stop> for Halt {
         match stop {
             Stop::Wants(blocks) => Self::Blocks(blocks),
             Stop::Fails(error) if error.errno == Errno::NoSpaceYet => Self::Commit,
+            Stop::Fails(error) if error.errno == Errno::NoRoomInChanges => Self::Changes,
             Stop::Fails(error) => Self::Fails(error.into()),
         }
     }

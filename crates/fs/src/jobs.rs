@@ -6,8 +6,8 @@ use crate::core::{BLOCK, Core, whole};
 use crate::error::{EINVAL, ESHUTDOWN, FsError, Halt};
 use crate::io::Purpose;
 use crate::mounted::Phase;
-use crate::packing::RECORD_BYTES_MIN;
 use crate::reading::Reading;
+use crate::record_room::RECORD_BYTES_MIN;
 use crate::request::{Answer, FsOperation, FsRequest};
 use crate::trim::{Part, Trimming};
 use crate::waiting::Waiter;
@@ -69,6 +69,7 @@ impl Core {
             Ok(ext4) => {
                 self.ext4 = Some(Box::new(ext4));
                 self.phase = Phase::Mounting;
+                self.limit_changes(0);
                 self.runnable.push_back(Waiter::Mount);
             }
             Err(error) => self.fail(FsError::new(EINVAL, error.to_string())),

@@ -27,6 +27,7 @@ mod names;
 mod packing;
 mod pages;
 mod reading;
+mod record_room;
 mod report;
 mod request;
 mod room;

@@ -16,12 +16,6 @@ use nearhead_service::Operation;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Blocks of one atomic write, at most: the engine takes 1 MiB where logs are large enough, and as many parts as that has blocks.
-const RECORD_BLOCKS_MAX: usize = 256;
-/// With less than this some operation finds no room in any record.
-pub(crate) const RECORD_BYTES_MIN: u64 = 64 * BLOCK;
-/// Blocks of metadata that giving blocks to one run changes at most, and marking what is in place as written.
-const CHANGED_BY_ONE: usize = 16;
 /// With less left than this a run is not cut: it waits for the next record.
 const CUT_BLOCKS_MIN: u64 = 16;
 
@@ -71,8 +65,13 @@ impl Core {
                 }
                 self.record(Rest::Nothing);
             }
+            Err(Halt::Changes) if !self.is_record_empty() => self.record(Rest::FitsNoMore),
             Err(Halt::Fails(error)) => {
                 self.leave_out(&error);
+                self.pack();
+            }
+            Err(Halt::Changes) => {
+                self.leave_out(&self.outgrown());
                 self.pack();
             }
             Err(halt) => {
@@ -215,8 +214,7 @@ impl Core {
                 if len == 0 || (len < run.end - from && len < CUT_BLOCKS_MIN) {
                     return Ok(Packing::Full);
                 }
-                self.pack_run(ino, from..from + len)?;
-                from += len;
+                from += self.in_parts(len, |core, len| core.pack_run(ino, from..from + len))?;
             }
         }
         self.pack_length_and_times(ino, grows, is_whole)?;
@@ -228,8 +226,9 @@ impl Core {
             let file = self.file(ino);
             (file.incarnation, file.size)
         };
-        let caller = self.by_itself();
-        let blocks = self.ext4()?.allocate(ino, pages.start, pages.end - pages.start, &caller)?;
+        let (caller, len) = (self.by_itself(), pages.end - pages.start);
+        self.limit_changes(len as usize);
+        let blocks = self.ext4()?.allocate(ino, pages.start, len, &caller)?;
         if let Some(size) = size {
             self.grow_to(ino, size.min(pages.end * BLOCK))?;
         }
@@ -242,6 +241,7 @@ impl Core {
             let was_written = run.was == Was::Written;
             self.commit.packed.push(Packed { ino, incarnation, pages, block, was_written });
         }
+        self.limit_changes(0);
         Ok(())
     }
 
@@ -265,23 +265,11 @@ impl Core {
         Ok(())
     }
 
-    /// Blocks of one record.
-    pub(crate) fn record_blocks_max(&self) -> usize {
-        RECORD_BLOCKS_MAX.min((self.options.record_bytes_max / BLOCK) as usize)
-    }
-
-    /// Blocks of data that the record still takes.
-    fn room_in_record(&self) -> u64 {
-        let packed: u64 =
-            self.commit.packed.iter().map(|packed| packed.pages.end - packed.pages.start).sum();
-        let changed = self.ext4.as_ref().map_or(0, |ext4| ext4.changes_len());
-        self.record_blocks_max().saturating_sub(CHANGED_BY_ONE + changed + packed as usize) as u64
-    }
-
     /// All that is changed becomes one record.
     pub(crate) fn record(&mut self, rest: Rest) {
         self.commit.step = Step::Recording;
         self.commit.rest = rest;
+        self.limit_changes(0);
         if rest == Rest::Nothing {
             for ino in self.commit.files.clone() {
                 self.file(ino).is_packed = false;

@@ -8,8 +8,21 @@ use crate::flags::check_changeable;
 use crate::pages::{Update, changed};
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
-use nearhead_ext4::{BLOCK_BYTES, Caller, Ino};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
 use std::ops::Range;
+
+/// Pages of one step of reserving and punching: 64 of the usual groups of 128 MiB, each of which is a changed block of metadata.
+const STEP_PAGES: u64 = 64 << 15;
+
+/// What pages of a file become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Becomes {
+    /// They have blocks; what they hold stays.
+    Stored,
+    Hole,
+    /// They have blocks, and read as zeros.
+    Zeros,
+}
 
 impl Core {
     /// The file has this length.
@@ -124,29 +137,16 @@ impl Core {
         let touched = range.start / BLOCK..range.end.div_ceil(BLOCK);
         match change {
             RoomChange::Reserve | RoomChange::ReserveBeyond => {
-                let count = touched.end - touched.start;
-                self.ext4()?.reserve(ino, touched.start, count, true, caller)?;
-                self.has_blocks(ino, touched);
+                self.make_all(ino, touched, Becomes::Stored, caller)?;
             }
             RoomChange::Punch => {
                 self.zero_ends(ino, &range)?;
-                if whole.start < whole.end {
-                    let count = whole.end - whole.start;
-                    self.ext4()?.punch(ino, whole.start, count, caller)?;
-                    self.forget_pages(ino, whole.start, whole.end);
-                }
+                self.make_all(ino, whole, Becomes::Hole, caller)?;
             }
             RoomChange::Zero | RoomChange::ZeroBeyond => {
                 self.zero_ends(ino, &range)?;
-                // New blocks, not the same ones as unwritten: what is written next may go in place before a record says that they are.
-                if whole.start < whole.end {
-                    let count = whole.end - whole.start;
-                    self.ext4()?.punch(ino, whole.start, count, caller)?;
-                    self.forget_pages(ino, whole.start, whole.end);
-                }
-                let count = touched.end - touched.start;
-                self.ext4()?.reserve(ino, touched.start, count, true, caller)?;
-                self.has_blocks(ino, touched);
+                self.make_all(ino, whole, Becomes::Zeros, caller)?;
+                self.make_all(ino, touched, Becomes::Stored, caller)?;
             }
         }
         let file = self.file(ino);
@@ -156,6 +156,74 @@ impl Core {
         }
         self.note_changed(&[ino]);
         Ok(Answer::Nothing)
+    }
+
+    /// All these pages become so, step by step: what was done once is found done when it is tried again.
+    fn make_all(
+        &mut self,
+        ino: Ino,
+        pages: Range<u64>,
+        becomes: Becomes,
+        caller: &Caller,
+    ) -> Result<(), Halt> {
+        while let Some(from) = self.first_other(ino, &pages, becomes)? {
+            if self.is_commit_due_by_size() {
+                return Err(Halt::Changes);
+            }
+            let len = (pages.end - from).min(STEP_PAGES);
+            self.in_parts(len, |core, len| core.make(ino, from..from + len, becomes, caller))?;
+        }
+        Ok(())
+    }
+
+    /// The first page of the range that is not so yet.
+    fn first_other(
+        &mut self,
+        ino: Ino,
+        pages: &Range<u64>,
+        becomes: Becomes,
+    ) -> Result<Option<u64>, Halt> {
+        if pages.is_empty() {
+            return Ok(None);
+        }
+        let is_so = |place: Place| match becomes {
+            Becomes::Stored => place != Place::Hole,
+            Becomes::Hole => place == Place::Hole,
+            Becomes::Zeros => matches!(place, Place::Unwritten(_)),
+        };
+        let runs = self.ext4()?.map(ino, pages.start, pages.end - pages.start)?;
+        let other = runs.iter().find(|run| !is_so(run.place)).map(|run| run.logical);
+        let file = self.file(ino);
+        // What is in memory alone is there as well.
+        let dirty = match becomes {
+            Becomes::Stored => None,
+            Becomes::Hole | Becomes::Zeros => {
+                file.pages.dirty_runs(pages.clone()).first().map(|run| run.start)
+            }
+        };
+        Ok(other.into_iter().chain(dirty).min())
+    }
+
+    fn make(
+        &mut self,
+        ino: Ino,
+        pages: Range<u64>,
+        becomes: Becomes,
+        caller: &Caller,
+    ) -> Result<(), Halt> {
+        let (first, count) = (pages.start, pages.end - pages.start);
+        // New blocks, not the same ones as unwritten: what is written next may go in place before a record says that they are.
+        if becomes != Becomes::Stored {
+            self.ext4()?.punch(ino, first, count, caller)?;
+            self.note_changed(&[ino]);
+            self.forget_pages(ino, first, pages.end);
+        }
+        if becomes != Becomes::Hole {
+            self.ext4()?.reserve(ino, first, count, true, caller)?;
+            self.note_changed(&[ino]);
+            self.has_blocks(ino, pages);
+        }
+        Ok(())
     }
 
     /// The parts of pages at both ends become zeros.

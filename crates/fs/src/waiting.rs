@@ -79,6 +79,10 @@ impl Waiting {
         self.changes.push(who);
     }
 
+    pub(crate) fn awaits_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     pub(crate) fn changes_taken(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.changes)
     }

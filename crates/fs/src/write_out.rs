@@ -95,14 +95,20 @@ impl Core {
         let caller = self.by_itself();
         let (first, count) = (pages.start, pages.end - pages.start);
         let runs = self.ext4()?.map(ino, first, count)?;
-        if runs.iter().all(|run| run.place != Place::Hole) {
+        let Some(hole) = runs.iter().find(|run| run.place == Place::Hole) else {
             return Ok(runs);
-        }
+        };
         if self.is_commit_due_by_size() {
             return Err(Halt::Changes);
         }
-        self.ext4()?.reserve(ino, first, count, true, &caller)?;
+        let (hole, left) = (hole.logical, pages.end - hole.logical);
+        let reserved = self.in_parts(left, |core, len| {
+            Ok(core.ext4()?.reserve(ino, hole, len, true, &caller)?)
+        })?;
         self.note_changed(&[ino]);
+        if reserved < left {
+            return Err(Halt::Changes);
+        }
         self.has_blocks(ino, pages.clone());
         Ok(self.ext4()?.map(ino, first, count)?)
     }

@@ -6,8 +6,8 @@ mod support;
 
 use nearhead_disk::Nanos;
 use nearhead_ext4::{FileKind, ROOT};
-use nearhead_fs::{Answer, FsOperation};
-use support::{Client, Ram, SIZE, assert_clean, buffer, make, pattern};
+use nearhead_fs::{Answer, FsOperation, RoomChange};
+use support::{Client, Ram, SIZE, assert_clean, buffer, empty_in_groups, make, pattern};
 
 #[test]
 fn data_journaling_writes_a_long_file_into_records_too() {
@@ -209,4 +209,49 @@ fn metadata_all_over_the_disk_that_changes_while_a_commit_waits_fits_its_records
 fn answers_to_sync(client: &mut Client) -> usize {
     let replies = std::iter::from_fn(|| client.mounted.poll_reply());
     replies.filter(|reply| matches!(reply.result, Ok(Answer::Nothing))).count()
+}
+
+/// Each block that is free is in a group of its own, so that a run takes more metadata than a record has room for.
+#[test]
+fn what_lies_in_more_groups_than_a_record_has_blocks_takes_several_records() {
+    const GROUP_BLOCKS: u64 = 256;
+    const GROUPS: u64 = 400;
+    let size = GROUPS * GROUP_BLOCKS * 4096;
+    let Some(blocks) = empty_in_groups(size, GROUP_BLOCKS as u32) else { return };
+    for mode in ["data", "manylogs", "nearhead"] {
+        let mut client = Client::of(Ram::of(size, blocks.clone()), mode);
+        let change = |client: &mut Client, ino, offset: u64, len: u64, change| {
+            let (offset, len) = (offset * 4096, len * 4096);
+            let done = client.ask(FsOperation::ChangeRoom { ino, offset, len, change });
+            assert!(done.is_ok(), "{mode}: {done:?}");
+        };
+        let (filler, bulk) = (client.create(ROOT, "filler"), client.create(ROOT, "bulk"));
+        let len = free_blocks(&mut client) - 8;
+        change(&mut client, filler, 0, len, RoomChange::Reserve);
+        for group in 0..len / GROUP_BLOCKS {
+            change(&mut client, filler, group * GROUP_BLOCKS, 1, RoomChange::Punch);
+        }
+        client.sync(filler);
+        let bytes = pattern(6, 300 * 4096);
+        client.write(bulk, 0, &bytes);
+        client.sync(bulk);
+        assert!(client.read(bulk, 0, bytes.len() as u32) == bytes, "{mode}");
+        assert_clean(size, &client.mounted.service().durable, mode);
+        // What is zeros already stays where it is, and so do bytes that nobody asked about.
+        change(&mut client, bulk, 10, 290, RoomChange::Zero);
+        let found = client.read(bulk, 0, bytes.len() as u32);
+        let is_zeros = found[10 * 4096..].iter().all(|byte| *byte == 0);
+        assert!(is_zeros && found[..10 * 4096] == bytes[..10 * 4096], "{mode}");
+        change(&mut client, filler, 0, len, RoomChange::Punch);
+        client.sync(filler);
+        assert!(free_blocks(&mut client) > len - 360, "{mode}");
+        assert_clean(size, &client.unmount(), mode);
+    }
+}
+
+fn free_blocks(client: &mut Client) -> u64 {
+    match client.ask(FsOperation::Statistics) {
+        Ok(Answer::Statistics(statistics)) => statistics.free,
+        other => panic!("{other:?}"),
+    }
 }

@@ -136,3 +136,47 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
         assert!(client.read(file, MIB, 1 << 20) == expected);
     }
 }
+
+/// Metadata that many clients change while a commit that has much data already waits for a block: both go into one record only if they fit.
+#[test]
+fn what_changes_while_a_commit_waits_for_a_block_makes_its_record_no_larger_than_one_takes() {
+    const BLOCK: u64 = 4096;
+    const FILES: usize = 1800;
+    // So many inodes share a block.
+    const INODES_OF_BLOCK: usize = 16;
+    for mode in nearhead_journal::MODES {
+        let told = mode.name();
+        let Some(mut client) = Client::fresh(told) else { return };
+        let folder = client.directory(ROOT, "folder");
+        let files: Vec<_> = (0..FILES).map(|at| client.create(folder, &format!("{at}"))).collect();
+        // A commit packs those with the higher numbers first.
+        let (new, old) = (client.create(ROOT, "new"), client.create(ROOT, "old"));
+        client.write(old, 0, &pattern(1, 400 * BLOCK as usize));
+        client.sync(old);
+        // Nothing is known of what is free.
+        let mut client = Client::of(Ram::of(SIZE, client.unmount()), told);
+        for file in files.iter().step_by(INODES_OF_BLOCK) {
+            client.size(*file);
+        }
+        // Runs that no mode writes in place.
+        for at in 0..100 {
+            client.write(old, at * 4 * BLOCK, &pattern(at + 2, 2 * BLOCK as usize));
+        }
+        client.write(new, 0, &pattern(3, BLOCK as usize));
+        client.mounted.service_mut().holds =
+            |operation| matches!(operation, Operation::Read { .. });
+        client.send(FsOperation::SyncAll);
+        for file in files.iter().step_by(INODES_OF_BLOCK) {
+            let change = nearhead_ext4::AttributeChange { mode: Some(0o600), ..Default::default() };
+            client.send(FsOperation::SetAttributes { ino: *file, change, size: None });
+        }
+        client.mounted.service_mut().holds = |_| false;
+        client.drive();
+        client.sync(new);
+        for at in 0..100 {
+            let found = client.read(old, at * 4 * BLOCK, 2 * BLOCK as u32);
+            assert!(found == pattern(at + 2, 2 * BLOCK as usize), "{told}");
+        }
+        assert_clean(SIZE, &client.unmount(), told);
+    }
+}

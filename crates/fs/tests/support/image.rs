@@ -8,6 +8,15 @@ use std::rc::Rc;
 
 /// An empty file system of this size; `None`, with a word why, where no program makes one.
 pub fn empty(size: u64) -> Option<Blocks> {
+    made(size, &[])
+}
+
+/// The same, in groups of so many blocks, none of which are kept for root.
+pub fn empty_in_groups(size: u64, blocks: u32) -> Option<Blocks> {
+    made(size, &["-m", "0", "-g", &blocks.to_string()])
+}
+
+fn made(size: u64, arguments: &[&str]) -> Option<Blocks> {
     let path = scratch("empty");
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(size).unwrap();
@@ -15,6 +24,7 @@ pub fn empty(size: u64) -> Option<Blocks> {
     let made = Command::new("mkfs.ext4")
         .args(["-q", "-F", "-b", "4096", "-I", "256", "-O", features])
         .args(["-E", "lazy_itable_init=1,nodiscard"])
+        .args(arguments)
         .arg(&path)
         .status();
     let blocks = match made {
