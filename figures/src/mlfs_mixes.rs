@@ -12,9 +12,12 @@ use crate::lab::Lab;
 use crate::mlfs;
 use crate::paper::PAPERS;
 use crate::report::{Data, Report, Row};
-use crate::rig::CHEETAH;
+use crate::rig::{self, CHEETAH, System};
 use nearhead_disk::Nanos;
+use nearhead_engine::Config;
+use nearhead_engine::admission::WithShare;
 use nearhead_ext4::{Ino, ROOT};
+use nearhead_format::AckMode;
 use std::rc::Rc;
 
 /// Calls a second of an instance (Manylogs V-A.3: "rate limited to 20 OPS").
@@ -23,6 +26,17 @@ const CALLS_PER_S: f64 = 20.0;
 const UPDATES_PER_S: f64 = 1000.0;
 /// What HDFS reads (V-A.4: a file of 3 GB, 1 MB a call).
 const HDFS_FILE_BYTES: u64 = 3_000 << 20;
+
+/// `nearhead` with `--bulk-share`.
+const SHARES: [Share; 2] = [
+    Share { name: "nearhead, share 90", configure: with_share::<90> },
+    Share { name: "nearhead, share 95", configure: with_share::<95> },
+];
+
+struct Share {
+    name: &'static str,
+    configure: fn(&mut Config),
+}
 
 /// What runs beside the reader.
 #[derive(Clone, Copy, Debug)]
@@ -165,12 +179,29 @@ fn stores(lab: &Lab<'_>) -> Vec<Beside> {
     counts.iter().flat_map(of).collect()
 }
 
+/// Beside key-value stores also with a share of the disk for bulk.
+fn methods(setting: Setting) -> Result<Vec<FileMethod>, FigureError> {
+    let mut methods = mlfs::methods()?;
+    if setting.name == FIG5.name {
+        for Share { name, configure } in SHARES {
+            let system = System { ack: AckMode::Flush, ..System::of_preset(NEARHEAD)? };
+            methods.push(mlfs::of_mode(name, "manylogs", System { configure, ..system })?);
+        }
+    }
+    Ok(methods)
+}
+
+fn with_share<const PCT: u8>(config: &mut Config) {
+    rig::off_hours(config);
+    config.admission = Box::new(WithShare::new(config.admission.boxed(), PCT));
+}
+
 /// What each method came to beside each load, in the order of the setting's loads.
 fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionRuns>, FigureError> {
     if let Some(done) = lab.files.get(setting.name) {
         return Ok(Rc::clone(done));
     }
-    let (methods, loads) = (mlfs::methods()?, (setting.beside)(lab));
+    let (methods, loads) = (methods(setting)?, (setting.beside)(lab));
     let alone = methods[0].clone();
     let mut steps = vec![(Beside::Nothing.name(), (alone, Beside::Nothing))];
     for method in &methods {
@@ -265,7 +296,10 @@ fn rows(runs: &ContentionRuns, loads: &[Beside], setting: Setting) -> Vec<Row> {
 /// The paper's bandwidth and the goal, where the text tells them.
 fn of_paper(setting: Setting, name: &str, beside: Beside) -> (Option<f64>, Option<f64>) {
     let Beside::Stores { count, flush_every } = beside else { return (None, None) };
-    if setting.name != FIG5.name || ![PUBLISHED, OURS, NEARHEAD].contains(&name) {
+    let shares = SHARES.iter().map(|share| share.name);
+    if setting.name != FIG5.name
+        || ![PUBLISHED, OURS, NEARHEAD].into_iter().chain(shares).any(|ours| ours == name)
+    {
         return (None, None);
     }
     let paper = &PAPERS.stores;
@@ -293,6 +327,14 @@ fn findings(runs: &ContentionRuns, loads: &[Beside], setting: Setting) -> Vec<St
             told(PUBLISHED),
             told(NEARHEAD),
         ));
+        if setting.name == FIG5.name {
+            let shares: Vec<String> = SHARES.iter().map(|share| told(share.name)).collect();
+            findings.push(format!(
+                "With `--bulk-share` 90 and 95, {}: {NEARHEAD} {}.",
+                beside.name(),
+                shares.join(" and ")
+            ));
+        }
     }
     findings
 }

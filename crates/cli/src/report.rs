@@ -96,6 +96,9 @@ pub struct State {
     /// The target for durable writes, if there is one.
     #[serde(default)]
     pub durable_target: Option<TargetKept>,
+    /// How much of the disk's time bulk keeps while there is any, in percent, if somebody asked for that.
+    #[serde(default)]
+    pub bulk_share_pct: Option<u8>,
     /// The devices of a chain, in the order of `devices`.
     #[serde(default)]
     pub links: Vec<Link>,
@@ -284,6 +287,7 @@ impl StatusReport {
                 checkpointing: status.checkpointing,
                 tracks: status.drive.as_ref().map(TracksKnown::of),
                 durable_target: status.target.as_ref().map(TargetKept::of),
+                bulk_share_pct: status.bulk_share_pct,
                 links: status.links.iter().map(Link::of).collect(),
                 log_disks: status.log_disks.iter().map(LogDisk::of).collect(),
                 read_cache: status
@@ -379,6 +383,9 @@ impl StatusReport {
         }
         if let Some(target) = &state.durable_target {
             line("durable p99", target.in_words());
+        }
+        if let Some(pct) = state.bulk_share_pct {
+            line("bulk share", format!("{pct} % of the disk's time, while there is any"));
         }
         for (number, link) in state.links.iter().enumerate() {
             line("link", link.in_words(number));

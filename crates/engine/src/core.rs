@@ -6,6 +6,7 @@
 //! all who wait for a record ([`Core::take_refusal`]).
 
 mod given_up;
+mod watching;
 
 use crate::admission::{Admission, Pace, TargetStatus};
 use crate::config::Setup;
@@ -13,7 +14,6 @@ use crate::damage::Damage;
 use crate::disk::dispatch::{InFlight, Purpose};
 use crate::disk::flusher::{FlushTicket, Flusher};
 use crate::disk::lanes::Lanes;
-use crate::disk::report::DiskErrorReport;
 use crate::disk::watch::DiskWatch;
 use crate::failure::Failure;
 use crate::state::Recorded;
@@ -369,6 +369,11 @@ impl Core {
         self.admission.durable_took(took);
     }
 
+    /// Who goes first.
+    pub(crate) fn admission(&self) -> &dyn Admission {
+        self.admission.as_ref()
+    }
+
     /// The target for durable writes, and how it is kept, if there is one.
     pub(crate) fn target(&self) -> Option<TargetStatus> {
         self.admission.target()
@@ -443,55 +448,6 @@ impl Core {
             self.stats.device_flushes += 1;
             self.issue_on(lane, Class::Durable, Purpose::Flush, Command::Flush);
         }
-    }
-}
-
-/// How the disk behaves.
-impl Core {
-    pub(crate) fn watch(&self) -> &DiskWatch {
-        &self.watch
-    }
-
-    pub(crate) fn watch_mut(&mut self) -> &mut DiskWatch {
-        &mut self.watch
-    }
-
-    /// A command failed.
-    pub(crate) fn note_disk_error(&mut self, lane: Lane, done: &InFlight, error: &DiskError) {
-        self.stats.disk_errors += 1;
-        self.watch.note(DiskErrorReport {
-            work: done.work(),
-            kind: error.kind,
-            lane,
-            offset: done.extent().map(|(offset, _)| self.lanes.on_device(lane, offset)),
-            len: done.extent().map_or(0, |(_, len)| len),
-            at: self.now,
-            detail: error.detail.clone(),
-        });
-    }
-
-    /// A command was answered that had left at `left_at`.
-    pub(crate) fn note_answer(&mut self, left_at: Nanos) {
-        if self.watch.stall().is_some() {
-            let after = self.setup.config.stall_after;
-            self.watch.note_answer(left_at, self.lanes.on_disk(), self.now, after);
-        }
-    }
-
-    /// Looks for commands that are not answered, when it is time to.
-    pub(crate) fn look_for_stalls(&mut self) {
-        let after = self.setup.config.stall_after;
-        if self.lanes.is_on_disk() {
-            self.watch.note_busy(self.now, after);
-        }
-        if self.watch.look_at().is_some_and(|at| at <= self.now) {
-            self.watch.look(self.lanes.on_disk(), self.now, after);
-        }
-    }
-
-    /// When that is.
-    pub(crate) fn stall_wake(&self) -> Option<Nanos> {
-        self.watch.look_at().filter(|_| self.lanes.is_on_disk())
     }
 }
 

@@ -318,6 +318,8 @@ pub struct Status {
     pub drive: Option<DriveStatus>,
     /// The target for durable writes, and how it is kept, if there is one.
     pub target: Option<TargetStatus>,
+    /// How much of the disk's time bulk keeps while there is any, in percent, if somebody asked for that.
+    pub bulk_share_pct: Option<u8>,
     /// The devices of a chain, the volume's own first; none of anything else.
     pub links: Vec<LinkStatus>,
     /// The log disks, the volume's own first, if there are several.

@@ -16,12 +16,12 @@ mod memory;
 
 use crate::cache_device::CacheDevice;
 use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
+use crate::sharing::{BULK_SHARE_MAX, Sharing};
 use crate::socket::SocketMode;
 use crate::units::{ByteSize, Span, Window};
 use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
-use nearhead_engine::admission::WithTarget;
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use serde::Deserialize;
@@ -113,6 +113,10 @@ pub struct ServeArgs {
     /// [default: 0]
     #[arg(long, value_name = "TIME")]
     pub durable_p99: Option<Span>,
+    /// Keep so much of the disk's time for large reads and writes, in percent, while there are any: durable writes wait for their turn, a
+    /// second at most; 0 no share [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=i64::from(BULK_SHARE_MAX)))]
+    pub bulk_share: Option<u8>,
     /// Let sides of mirrors rest that nothing was written to for this long: one side serves all reads then, and the drives of the
     /// others may sleep; they are woken before the tail of a chain comes to them. 0 none does [default: 0]
     #[arg(long, value_name = "TIME")]
@@ -243,6 +247,7 @@ impl ServeArgs {
             checkpoint_identity,
             watermark,
             durable_p99,
+            bulk_share,
             rest_mirrors,
             swap_above,
             swap_idle,
@@ -293,6 +298,11 @@ impl ServeArgs {
             if let Some(found) = percent.filter(|percent| *percent > 100) {
                 return Err(format!("{name}: expected 0 to 100 percent, found {found}"));
             }
+        }
+        if let Some(found) = file.bulk_share.filter(|share| *share > BULK_SHARE_MAX) {
+            return Err(format!(
+                "bulk_share: expected 0 to {BULK_SHARE_MAX} percent, found {found}"
+            ));
         }
         if let Some(found) = file.nice.filter(|nice| !NICE.contains(&i64::from(*nice))) {
             return Err(format!("nice: expected -20 to 19, found {found}"));
@@ -394,14 +404,8 @@ impl ServeArgs {
         self.configure_read_cache(superblock, preset, config)?;
         self.configure_map_memory(superblock, preset, config)?;
         let positive = |span: Span| Some(span.0).filter(|span| *span > Nanos::ZERO);
-        if let Some(p99) = self.durable_p99.and_then(positive) {
-            if superblock.layout.log_count() == 0 {
-                return Err(format!(
-                    "--durable-p99: expected a volume with logs, found preset {preset}; leave --durable-p99 out"
-                ));
-            }
-            config.admission = Box::new(WithTarget::new(config.admission.boxed(), p99));
-        }
+        let Self { durable_p99, bulk_share, .. } = *self;
+        Sharing { durable_p99, bulk_share }.configure(superblock, config)?;
         let cleaning = &mut config.cleaning;
         if let Some(span) = self.checkpoint_period {
             cleaning.period = positive(span);

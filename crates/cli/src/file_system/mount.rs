@@ -18,6 +18,7 @@ use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
 use nearhead_output::{note, say, say_json_line};
 use nearhead_service::Service;
+use nearhead_settings::Sharing;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -47,6 +48,9 @@ pub struct MountArgs {
     /// Say in JSON when it can be used
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    /// Who gives way.
+    pub sharing: Sharing,
     #[command(flatten)]
     /// How the disk is driven.
     pub disk: DiskArgs,
@@ -237,14 +241,16 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u3
     }
     let is_near_head = wanted.mode.is_near_head();
     let notes = target.notes.clone();
-    let mut logged_bytes_max = 0;
+    let (mut logged_bytes_max, mut shared) = (0, Ok(()));
     let offline = offline::serving(target, access, |superblock, config| {
         logged_bytes_max = config.logged_write_bytes_max;
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
         }
+        shared = args.sharing.configure(superblock, config);
     })?;
+    shared?;
     Ok((offline, notes, logged_bytes_max))
 }
 

@@ -5,11 +5,13 @@
 mod durable_first;
 mod fifo;
 mod soonest_first;
+mod with_share;
 mod with_target;
 
 pub use durable_first::DurableFirst;
 pub use fifo::Fifo;
 pub use soonest_first::SoonestFirst;
+pub use with_share::WithShare;
 pub use with_target::{TargetStatus, WithTarget};
 
 use nearhead_disk::{Class, Nanos};
@@ -96,6 +98,16 @@ pub trait Admission: Debug + Send {
 
     /// Writes became durable in one record, of which the first was waited for so long.
     fn durable_took(&mut self, _took: Nanos) {}
+
+    /// How long the next record of clients' writes waits after one that cost bulk so much, while there is bulk.
+    fn rest_after(&self, _cost: Nanos) -> Nanos {
+        Nanos::ZERO
+    }
+
+    /// How much of the disk's time bulk keeps while there is any, in percent, if it has a share.
+    fn bulk_share_pct(&self) -> Option<u8> {
+        None
+    }
 
     /// The target that it keeps, if it has one.
     fn target(&self) -> Option<TargetStatus> {

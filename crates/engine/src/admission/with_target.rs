@@ -132,6 +132,14 @@ impl Admission for WithTarget {
         }
     }
 
+    fn rest_after(&self, cost: Nanos) -> Nanos {
+        self.below.rest_after(cost)
+    }
+
+    fn bulk_share_pct(&self) -> Option<u8> {
+        self.below.bulk_share_pct()
+    }
+
     fn waiting_weighs_one_in(&self) -> Option<u32> {
         self.below.waiting_weighs_one_in()
     }

@@ -99,6 +99,7 @@ impl Commit {
 
     fn note_durable(&mut self, core: &mut Core, context: RecordContext, record: &Record) {
         self.journal_from = None;
+        self.rests.end(core.lanes().has_bulk_beside_logs(), core.admission());
         if let Some(since) = record.wanted_since {
             core.durable_took(core.now().since(since));
         }

@@ -13,6 +13,7 @@ mod packer;
 mod parts;
 mod place;
 mod record;
+mod rests;
 mod retry;
 mod send;
 mod stale;
@@ -82,6 +83,7 @@ pub(crate) struct Commit {
     /// The next record waits until nothing is on the disk, and since when.
     is_held: bool,
     held_since: Option<Nanos>,
+    rests: rests::Rests,
 }
 
 impl Commit {
@@ -109,6 +111,7 @@ impl Commit {
             tell_wanted: false,
             is_held: false,
             held_since: None,
+            rests: rests::Rests::default(),
         }
     }
 

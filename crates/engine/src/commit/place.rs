@@ -121,7 +121,15 @@ impl Commit {
         let since = self.held_since.unwrap_or(core.now());
         self.is_held = self.placer.waits(core) && core.now().since(since) < HELD_MAX;
         self.held_since = self.is_held.then_some(since);
+        if self.is_held {
+            self.rests.begin(core.now());
+        }
         self.is_held
+    }
+
+    /// Until when the next record of what is staged waits because bulk has a share of the disk, if it does.
+    pub(crate) fn rests_until(&self, core: &Core) -> Option<Nanos> {
+        self.rests.until(core.now(), core.lanes().has_bulk_beside_logs())
     }
 
     /// Nobody waits, as far as is known before it is asked anew; who waited when it was asked last has waited since then.
@@ -186,5 +194,8 @@ impl Commit {
             is_ok,
         };
         self.placer.0.seen(&Seen::Completed(completed), &view(core));
+        if done.class() == Class::Bulk {
+            self.rests.bulk_done(core.now(), core.admission());
+        }
     }
 }

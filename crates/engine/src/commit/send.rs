@@ -24,6 +24,7 @@ impl Commit {
         }
         core.logs_mut().promise(index);
         self.placer.record_leaves(core, spot);
+        self.rests.begin(core.now());
         record.header.position = position;
         record.blocks = blocks;
         let header = encoded(&record.header, log_block);

@@ -119,6 +119,12 @@ impl Dispatcher {
         }
     }
 
+    /// Whether any bulk is there or waits.
+    pub(crate) fn has_bulk(&self) -> bool {
+        let class = Class::Bulk as usize;
+        self.outstanding.commands[class] > 0 || !self.waiting[class].is_empty()
+    }
+
     /// When each command on the disk left, and what it is for.
     pub(crate) fn on_disk(&self) -> impl Iterator<Item = (Nanos, DiskWork)> + '_ {
         let left = self.in_flight.iter().filter(|command| command.has_left);

@@ -78,6 +78,10 @@ impl InFlight {
         }
     }
 
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
     /// First device byte and length of what it transfers; nothing of a trim or a flush. Not `bytes`, which is what it
     /// counts for: of commands that leave together the first counts for all.
     pub(crate) fn transferred(&self) -> (u64, u64) {

@@ -143,6 +143,12 @@ impl Lanes {
         lane == Lane::MAIN || data.is_some_and(|data| data.is_for_logs)
     }
 
+    /// Whether any bulk is there or waits where records go.
+    pub(crate) fn has_bulk_beside_logs(&self) -> bool {
+        let data = self.data.iter().filter(|data| data.is_for_logs).map(|data| &data.queue);
+        std::iter::once(&self.main).chain(data).any(Dispatcher::has_bulk)
+    }
+
     /// The way to the device that has this address of a log.
     pub(crate) fn queue_of_log(&self, address: u64) -> &Dispatcher {
         self.data_at(address).map_or(&self.main, |position| &self.data[position].queue)

@@ -267,6 +267,7 @@ impl Engine {
             self.compaction.wake(),
             self.commit.retry_wake(),
             self.commit.held_until(),
+            self.commit.rests_until(core),
             self.commit.reposition_wake(core).filter(|_| self.may_reposition()),
             core.logs().rest_ends_at(),
         ];

@@ -78,6 +78,7 @@ impl Engine {
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
+            bulk_share_pct: self.core.admission().bulk_share_pct(),
             links: self.links(),
             log_disks: self.log_disks(),
             read_cache: self.read_cache.status(),

@@ -23,7 +23,7 @@ impl Engine {
         let releases = (&self.checkpoint as &dyn Releases, self.core.now());
         let moves: (&dyn Moves, &dyn Copies) = (&self.swap, &self.compaction);
         let wants = self.commit.wants(&self.stage, takes_stage, releases, moves);
-        if !wants.any() {
+        if !wants.any() || (wants.stage_alone() && self.leaves_bulk_its_share()) {
             return;
         }
         if self.passes_over_unused()
@@ -46,6 +46,12 @@ impl Engine {
             Attempt::NothingToSay => self.advance_checkpoint(),
             Attempt::NoRoom(content) => self.found_no_room(content),
         }
+    }
+
+    /// Whether the next record waits because bulk has a share of the disk: not for room in memory, and not to stop.
+    fn leaves_bulk_its_share(&self) -> bool {
+        let is_full = self.stage.bytes() * 2 > self.core.setup().config.stage_bytes_max;
+        !is_full && !self.core.is_draining() && self.commit.rests_until(&self.core).is_some()
     }
 
     fn found_no_room(&mut self, content: Content) {
