@@ -123,6 +123,27 @@ impl<'a> Layers<'a> {
         Some(self.newest.iter().chain(frozen).chain(kept.iter().chain(held).copied()))
     }
 
+    /// Of a paged map the sectors that are mapped, which are fewer than those of all entries where a newer layer removed some; if the base is
+    /// kept, for tests.
+    pub(crate) fn mapped_in_pages(&self) -> Option<RangeSet> {
+        let paged = self.paged?;
+        let sectors = |entry: &Entry| entry.home_sector..entry.end_sector();
+        let mut mapped = RangeSet::new();
+        for entry in paged.base().kept()? {
+            mapped.insert(sectors(entry));
+        }
+        let frozen = paged.frozen().map(|frozen| (&frozen.gone, &frozen.map));
+        for (gone, map) in frozen.into_iter().chain([(paged.gone(), self.newest)]) {
+            for range in gone.iter() {
+                mapped.remove(range);
+            }
+            for entry in map {
+                mapped.insert(sectors(&entry));
+            }
+        }
+        Some(mapped)
+    }
+
     /// Which snapshot the base is of; none where there is none.
     pub(crate) fn era(&self) -> Option<u64> {
         self.paged.map(|paged| paged.base().number())
