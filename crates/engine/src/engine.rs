@@ -141,9 +141,9 @@ impl Engine {
             if self.core.give_up_if_gone(lane, error) {
                 self.after_a_link();
             }
-        } else if done.purpose() == Purpose::Record && self.core.is_given_up(lane) {
-            // Nobody could read it: it goes elsewhere, while who waits for it has not been answered.
-            let detail = format!("lane {} was given up meanwhile", lane.0);
+        } else if done.purpose() == Purpose::Record && self.is_record_missed(lane) {
+            // It goes elsewhere, while who waits for it has not been answered.
+            let detail = format!("lane {} was given up or closed meanwhile", lane.0);
             result = Err(DiskError { kind: DiskErrorKind::Gone, detail });
         }
         self.core.note_answer(done.left_at());
@@ -153,6 +153,13 @@ impl Engine {
         }
         self.hand_out(lane, &done, result);
         self.tell_failures();
+    }
+
+    /// Whether nobody will find the record that is durable on this device now: it can be read no more, or a snapshot that began since claims no
+    /// log there, as it takes no records.
+    fn is_record_missed(&self, lane: Lane) -> bool {
+        let log = self.commit.in_flight().map(|record| record.header().log_index);
+        self.core.is_given_up(lane) || log.is_some_and(|log| !self.core.logs().is_claimed(log))
     }
 
     /// To whom it was issued for.

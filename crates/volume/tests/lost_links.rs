@@ -35,6 +35,23 @@ struct Chain {
 impl Chain {
     /// One of three links, of which each holds something that counts and the tail is on `tail`.
     fn written(tail: usize) -> Self {
+        let mut chain = Self::empty();
+        while !chain.is_spread_with_its_tail_on(tail) {
+            chain.write_some(16);
+        }
+        chain
+    }
+
+    /// One whose tail just came to `tail` for the first time: all of its logs are free.
+    fn new_on(tail: usize) -> Self {
+        let mut chain = Self::empty();
+        while chain.role(tail) != LinkRole::Tail {
+            chain.write_some(16);
+        }
+        chain
+    }
+
+    fn empty() -> Self {
         let disk = |bytes| {
             let properties = Properties { volatile_cache: true, ..plain_properties(bytes, 512) };
             CrashDisk::with_image(properties, MemoryStore::new())
@@ -48,11 +65,7 @@ impl Chain {
         let options = CreateOptions { log_bytes: Some(MIB), ..CreateOptions::new([7; 16], preset) };
         create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap();
         let (volume, now) = opened(lanes, Nanos::ZERO, false).unwrap();
-        let mut chain = Self { volume, faults, now, newest: BTreeMap::new(), seed: 1, away: None };
-        while !chain.is_spread_with_its_tail_on(tail) {
-            chain.write_some(16);
-        }
-        chain
+        Self { volume, faults, now, newest: BTreeMap::new(), seed: 1, away: None }
     }
 
     fn is_spread_with_its_tail_on(&self, tail: usize) -> bool {
@@ -60,8 +73,36 @@ impl Chain {
         links.iter().all(|link| link.needed_bytes > MIB) && links[tail].role == LinkRole::Tail
     }
 
-    fn ask(&mut self, operation: Operation) -> Reply {
+    fn send(&mut self, operation: Operation) {
         self.volume.submit(Request { id: RequestId(1), operation }, self.now);
+    }
+
+    /// Time passes, 10 ms at once at most, until it is so.
+    fn drive_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        for _ in 0..10_000 {
+            self.volume.drive(self.now);
+            if is_so(self) {
+                return;
+            }
+            let later = self.now + Nanos::from_millis(10);
+            self.now = self.volume.wake_at().map_or(later, |at| at.max(self.now).min(later));
+        }
+        panic!("it is never so; {:?}", self.volume.status());
+    }
+
+    /// Number of the newest snapshot.
+    fn number(&self) -> u64 {
+        self.volume.status().snapshot_number
+    }
+
+    fn snapshot(&mut self) {
+        let number = self.number();
+        self.volume.start_snapshot(self.now);
+        self.drive_until(|chain| chain.number() > number);
+    }
+
+    fn ask(&mut self, operation: Operation) -> Reply {
+        self.send(operation);
         loop {
             self.volume.drive(self.now);
             if let Some(reply) = self.volume.poll_reply() {
@@ -91,9 +132,7 @@ impl Chain {
     }
 
     fn write(&mut self, block: u64, fill: u8) {
-        let data = Payload::Bytes(BufferMut::copy_of(&[fill; BLOCK as usize]).freeze());
-        let reply = self.ask(Operation::Write { offset: block * BLOCK, data, fua: true });
-        reply.result.unwrap();
+        self.ask(durable_write(block, fill)).result.unwrap();
         self.newest.insert(block, fill);
     }
 
@@ -169,6 +208,11 @@ impl Chain {
     }
 }
 
+fn durable_write(block: u64, fill: u8) -> Operation {
+    let data = Payload::Bytes(BufferMut::copy_of(&[fill; BLOCK as usize]).freeze());
+    Operation::Write { offset: block * BLOCK, data, fua: true }
+}
+
 fn opened(
     lanes: Lanes<Box<dyn Disk>>,
     now: Nanos,
@@ -225,6 +269,45 @@ fn a_link_that_fails_costs_what_it_holds_and_nothing_else_until_it_is_back() {
             chain.write_some(3000);
             chain.expect_all_but(None, false);
         }
+    }
+}
+
+#[test]
+fn a_record_that_a_closed_link_takes_after_all_is_answered_only_once_a_start_finds_it() {
+    for tail in [1, 2] {
+        let mut chain = Chain::new_on(tail);
+        // No log of another link is claimed.
+        chain.snapshot();
+        let number = chain.number();
+        chain.faults[tail].set(Fault::TakesNothing);
+        let (block, fill) = (3, 99);
+        chain.send(durable_write(block, fill));
+        // Those that were claimed did not take it; the one that this snapshot claims will not, either, and the link is closed.
+        chain.drive_until(|chain| chain.number() > number);
+        chain.faults[0].set(Fault::Answers(0));
+        chain.drive_until(|chain| chain.role(tail) == LinkRole::Closed);
+        // While the snapshot that claims logs elsewhere is being written, the link takes what is sent there.
+        chain.faults[tail].set(Fault::None);
+        let soon = chain.now + Nanos::from_secs(1);
+        chain.drive_until(|chain| chain.now >= soon);
+        let (mut is_answered, number) = (false, chain.number());
+        for _ in 0..100 {
+            if is_answered && chain.number() > number {
+                break;
+            }
+            chain.faults[0].set(Fault::Answers(1));
+            let soon = chain.now + Nanos::from_millis(100);
+            chain.drive_until(|chain| chain.now >= soon);
+            is_answered |= chain.volume.poll_reply().is_some();
+        }
+        assert!(is_answered, "{:?}", chain.volume.status());
+        chain.newest.insert(block, fill);
+        // A later snapshot would have it in any case.
+        chain.faults[0].set(Fault::TakesNothing);
+        chain.drive_until(|chain| chain.volume.is_quiet());
+        chain.faults[0].set(Fault::None);
+        let mut chain = chain.reopened(None, false).unwrap();
+        chain.expect_all_but(None, false);
     }
 }
 

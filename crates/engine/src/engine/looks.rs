@@ -306,6 +306,12 @@ impl Engine {
 
     /// Home sectors of which something is in a log: what the map says is elsewhere than at home, or has bytes over it.
     pub fn mapped_homes(&self) -> RangeSet {
+        // What lies below a removal is found by nobody.
+        self.core.layers().mapped_in_pages().unwrap_or_else(|| self.homes_of_entries())
+    }
+
+    /// The same, and what older layers of a paged map have.
+    fn homes_of_entries(&self) -> RangeSet {
         let mut homes = RangeSet::new();
         for entry in self.core.layers().all_entries().into_iter().flatten() {
             let sectors = entry.home_sector..entry.end_sector();
@@ -323,7 +329,7 @@ impl Engine {
     /// Home sectors of which a recovery from here on may find a logged copy: a copy of any other would be one that
     /// nobody takes back when the sector is written in place.
     pub fn known_homes(&self) -> RangeSet {
-        let mut homes = self.mapped_homes();
+        let mut homes = self.homes_of_entries();
         for stale in self.commit.invalidations().entries() {
             homes.insert(stale.sectors());
         }

@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     TakesNothing,
     /// What it answered is lost: its flush fails, and so does what is to be durable.
     CacheLost,
+    /// It answers so many commands more, whatever it does.
+    Answers(u32),
 }
 
 /// A device that does so while it is told.
@@ -35,7 +37,7 @@ impl Link {
 
     fn fails(&self, command: &Command) -> bool {
         match self.fault.get() {
-            Fault::None => false,
+            Fault::None | Fault::Answers(_) => false,
             Fault::Gone | Fault::Dead => true,
             Fault::TakesNothing => matches!(command, Command::Write { .. }),
             Fault::CacheLost => {
@@ -66,6 +68,12 @@ impl Disk for Link {
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        if let Fault::Answers(left) = self.fault.get() {
+            let left = left.checked_sub(1)?;
+            let answer = self.disk.poll(now)?;
+            self.fault.set(Fault::Answers(left));
+            return Some(answer);
+        }
         let Some(ticket) = self.failed.pop() else { return self.disk.poll(now) };
         let is_gone = self.fault.get() == Fault::Gone;
         let kind = if is_gone { DiskErrorKind::Gone } else { DiskErrorKind::Io };
@@ -73,7 +81,11 @@ impl Disk for Link {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.failed.is_empty() { self.disk.wake_at() } else { Some(Nanos::ZERO) }
+        match self.fault.get() {
+            Fault::Answers(0) => None,
+            _ if self.failed.is_empty() => self.disk.wake_at(),
+            _ => Some(Nanos::ZERO),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::rotting::Rotting;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload, Properties};
+use nearhead_engine::Activity;
 use nearhead_engine::cleaner::Cleaner;
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
@@ -144,6 +145,32 @@ impl Chain {
                 block[0]
             })
             .collect())
+    }
+
+    /// A snapshot, to its end.
+    pub(super) fn snapshot(&mut self) {
+        let number = self.volume.status().snapshot_number;
+        self.volume.start_snapshot(self.now);
+        while self.volume.status().snapshot_number == number {
+            self.volume.drive(self.now);
+            self.now = self.volume.wake_at().expect("a snapshot comes").max(self.now);
+        }
+    }
+
+    /// One whose body is written, and whose header cannot be.
+    pub(super) fn failing_snapshot(&mut self) {
+        let slots = self.volume.superblock().layout.slots();
+        let headers = [slots.header_offset(0), slots.header_offset(1)];
+        self.failing.replace(headers.map(|header| header..header + 1).to_vec());
+        let number = self.volume.status().snapshot_number;
+        self.volume.start_snapshot(self.now);
+        let until = self.now + Nanos::from_secs(3);
+        while self.now < until && !self.volume.engine().activities().has(Activity::SnapshotFailed) {
+            self.volume.drive(self.now);
+            self.now = self.volume.wake_at().unwrap_or(until).max(self.now);
+        }
+        assert_eq!(self.volume.status().snapshot_number, number);
+        self.failing.borrow_mut().clear();
     }
 
     /// Reads all of it.

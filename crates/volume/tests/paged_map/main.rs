@@ -11,7 +11,6 @@ mod rotting;
 use chain::{BLOCK, Chain, MAP_MEMORY_BYTES};
 use chunk_by_chunk::ChunkByChunk;
 use nearhead_disk::{BufferMut, Nanos, Payload};
-use nearhead_engine::Activity;
 use nearhead_engine::cleaner::{Cleaner, CompactInBody, MoveToTail};
 use nearhead_service::{ErrorKind, Operation, Service};
 use std::collections::BTreeMap;
@@ -104,35 +103,38 @@ fn a_cut_at_any_time_also_in_a_merge_leaves_what_was_answered() {
 }
 
 #[test]
+fn what_was_zeroed_is_not_mapped_any_more_whatever_older_layers_of_the_map_have() {
+    let mut chain = Chain::new(11, Box::new(MoveToTail::default()));
+    let mapped = |chain: &Chain| chain.volume.engine().mapped_homes().iter().collect::<Vec<_>>();
+    chain.write(0, 64, 1);
+    chain.snapshot();
+    chain.trim(8, 16);
+    assert_eq!(mapped(&chain), [0..64, 192..512], "the newest layer over the base");
+    chain.write(16, 1, 2);
+    chain.failing_snapshot();
+    assert_eq!(mapped(&chain), [0..64, 128..136, 192..512], "a frozen one over the base");
+    chain.trim(1, 16);
+    assert_eq!(mapped(&chain), [0..8, 192..512], "the newest over both");
+    chain.write(0, 1, 3);
+    assert_eq!(mapped(&chain), [0..8, 192..512]);
+    chain.snapshot();
+    assert_eq!(mapped(&chain), [0..8, 192..512]);
+    chain.expect_all();
+}
+
+#[test]
 fn a_snapshot_that_fails_lets_nothing_go_and_the_next_one_has_what_it_had() {
     let mut chain = Chain::new(9, Box::new(MoveToTail::default()));
     for block in 0..chain.blocks() / 2 {
         chain.write(block, 1, (block % 251) as u8 + 1);
     }
-    let slots = chain.volume.superblock().layout.slots();
-    for round in 0..6 {
-        // Its body is written, and its header cannot be.
-        let headers = [slots.header_offset(0), slots.header_offset(1)];
-        chain.failing.replace(headers.map(|header| header..header + 1).to_vec());
-        let number = chain.volume.status().snapshot_number;
+    for _ in 0..6 {
         chain.change(8);
-        chain.volume.start_snapshot(chain.now);
-        let until = chain.now + Nanos::from_secs(3);
-        while chain.now < until && !chain.volume.engine().activities().has(Activity::SnapshotFailed)
-        {
-            chain.volume.drive(chain.now);
-            chain.now = chain.volume.wake_at().unwrap_or(until).max(chain.now);
-        }
+        chain.failing_snapshot();
         chain.volume.engine().check_counts().unwrap();
-        assert_eq!(chain.volume.status().snapshot_number, number, "round {round}");
         chain.change(8);
-        chain.failing.borrow_mut().clear();
         chain.expect_all();
-        chain.volume.start_snapshot(chain.now);
-        while chain.volume.status().snapshot_number == number {
-            chain.volume.drive(chain.now);
-            chain.now = chain.volume.wake_at().expect("a snapshot comes").max(chain.now);
-        }
+        chain.snapshot();
         chain.expect_all();
     }
 }

@@ -39,6 +39,19 @@ impl Drops {
         }
     }
 
+    /// These as well.
+    pub(super) fn append(&mut self, other: Self) {
+        for (log, more) in other.of_logs {
+            let counts = self.of_logs.entry(log).or_insert_with(|| Box::new([0; SLICES]));
+            for (count, more) in counts.iter_mut().zip(&*more) {
+                *count += more;
+            }
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.extend(other.kept.into_iter().flatten());
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.of_logs.is_empty()
     }

@@ -115,12 +115,37 @@ impl<'a> Layers<'a> {
     /// Everything that any layer says, also what a newer one hides, and what is kept for the older snapshot; if the base is kept, for tests
     /// that count anew.
     pub(crate) fn all_entries(&self) -> Option<impl Iterator<Item = Entry> + 'a> {
-        let (frozen, kept, held) = match self.paged {
-            None => (None, &[][..], &[][..]),
-            Some(paged) => (paged.frozen(), paged.base().kept()?, paged.held.kept()),
+        let (frozen, kept, held, untold) = match self.paged {
+            None => (None, &[][..], &[][..], &[][..]),
+            Some(paged) => {
+                let (held, untold) = (paged.held.kept(), paged.untold.kept());
+                (paged.frozen(), paged.base().kept()?, held, untold)
+            }
         };
         let frozen = frozen.into_iter().flat_map(|frozen| frozen.map.iter());
-        Some(self.newest.iter().chain(frozen).chain(kept.iter().chain(held).copied()))
+        let of_slots = kept.iter().chain(held).chain(untold).copied();
+        Some(self.newest.iter().chain(frozen).chain(of_slots))
+    }
+
+    /// Of a paged map the sectors that are mapped, which are fewer than those of all entries where a newer layer removed some; if the base is
+    /// kept, for tests.
+    pub(crate) fn mapped_in_pages(&self) -> Option<RangeSet> {
+        let paged = self.paged?;
+        let sectors = |entry: &Entry| entry.home_sector..entry.end_sector();
+        let mut mapped = RangeSet::new();
+        for entry in paged.base().kept()? {
+            mapped.insert(sectors(entry));
+        }
+        let frozen = paged.frozen().map(|frozen| (&frozen.gone, &frozen.map));
+        for (gone, map) in frozen.into_iter().chain([(paged.gone(), self.newest)]) {
+            for range in gone.iter() {
+                mapped.remove(range);
+            }
+            for entry in map {
+                mapped.insert(sectors(&entry));
+            }
+        }
+        Some(mapped)
     }
 
     /// Which snapshot the base is of; none where there is none.

@@ -89,6 +89,8 @@ pub(crate) struct Paged {
     was_any_taken: bool,
     /// What was removed with the newest snapshot while no record said so counts until the next one: then it is in neither slot.
     held: Drops,
+    /// What was removed of the frozen layer since a snapshot failed, while no record said so: the next one that does not fail is without it.
+    untold: Drops,
     /// Another merge would know more of what is needed of logs than the last one did.
     counts_are_new: bool,
 }
@@ -106,6 +108,7 @@ impl Paged {
             offers: Offers::new(),
             was_any_taken: false,
             held: Drops::new(bounds.keeps_base),
+            untold: Drops::new(bounds.keeps_base),
             counts_are_new: true,
         }
     }
@@ -216,7 +219,8 @@ impl Paged {
 /// Snapshots.
 impl Paged {
     /// A snapshot begins: what changed is frozen, and changes go to a new layer from now on. If the last snapshot failed, what it was to
-    /// write is there still, and the newer goes over it; what that hides nobody needs. `is_told`: records say all that was removed.
+    /// write is there still, and the newer goes over it; what that hides nobody needs, once records say so. `is_told`: they say all that was
+    /// removed.
     pub(in crate::state) fn freeze(
         &mut self,
         newest: &mut Map,
@@ -229,9 +233,16 @@ impl Paged {
         match &mut self.frozen {
             None => self.frozen = Some(Box::new(Overlay { map, gone, extra })),
             Some(frozen) => {
+                let untold = &mut self.untold;
                 for range in gone.iter() {
                     let len = range.end - range.start;
-                    frozen.map.remove(range.start, len, &mut |lost| logs.drop_live(&lost));
+                    frozen.map.remove(range.start, len, &mut |lost| {
+                        if is_told {
+                            logs.drop_live(&lost);
+                        } else {
+                            untold.add(&lost, u64::from(lost.len_sectors), logs);
+                        }
+                    });
                     frozen.gone.insert(range);
                 }
                 for entry in &map {
@@ -286,7 +297,9 @@ impl Paged {
 
     /// The snapshot is durable: what its merge found hidden is let go.
     pub(in crate::state) fn let_go(&mut self, merge: &mut Merge, logs: &mut Logs) {
-        let (hidden, removed) = merge.take_drops();
+        let (hidden, mut removed) = merge.take_drops();
+        let untold = Drops::new(self.bounds.keeps_base);
+        removed.append(std::mem::replace(&mut self.untold, untold));
         self.counts_are_new = !hidden.is_empty() || !removed.is_empty();
         hidden.apply(logs);
         // Nothing says of these that they are gone but this snapshot: while the older one has them, they are kept for it.
