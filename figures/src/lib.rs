@@ -32,6 +32,7 @@ mod gecko_power;
 mod gecko_stripe;
 mod hours;
 mod in_log_order;
+mod innodb_log;
 mod journal;
 mod lab;
 mod layout;
@@ -173,9 +174,24 @@ pub const FIGURES: &[Figure] = &[
         run: okeanos::okeanos4,
     },
     Figure {
+        name: "okeanos5a",
+        summary: "Okeanos 5a: small files as Postmark uses them, synchronous",
+        run: okeanos::okeanos5a,
+    },
+    Figure {
+        name: "okeanos5b",
+        summary: "Okeanos 5b: logs of databases under TPC-C, replayed",
+        run: okeanos::okeanos5b,
+    },
+    Figure {
         name: "okeanos5",
         summary: "Okeanos 5c, 5d: a parallel checkpoint",
         run: okeanos::okeanos5,
+    },
+    Figure {
+        name: "okeanos-recovery",
+        summary: "Okeanos, section 6: recovery after a crash",
+        run: okeanos::okeanos_recovery,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
     Figure {

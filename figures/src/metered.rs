@@ -70,6 +70,14 @@ impl<D: Disk> Metered<D> {
         self.passed
     }
 
+    /// Does `with` the disk what leaves nothing outstanding: it is never answered.
+    pub(crate) fn interrupt<T>(&mut self, now: Nanos, with: impl FnOnce(&mut D) -> T) -> T {
+        self.book_time(now);
+        self.outstanding.clear();
+        self.writes_outstanding = 0;
+        with(&mut self.disk)
+    }
+
     fn book_time(&mut self, now: Nanos) {
         let span = now.since(self.changed_at);
         self.changed_at = now.max(self.changed_at);

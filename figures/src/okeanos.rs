@@ -4,6 +4,14 @@
 //! The journal has a disk of its own, as in the paper: a volume whose logs are on one disk and whose data is on another (preset `trail`).
 //! Every mode that `nearhead-journal` has is run, so a new one shows here by itself.
 
+mod log_replay;
+mod postmark;
+mod recovery;
+
+pub(crate) use log_replay::okeanos5b;
+pub(crate) use postmark::okeanos5a;
+pub(crate) use recovery::okeanos_recovery;
+
 use crate::error::FigureError;
 use crate::files::{
     AppendOptions, Bench, Counted, FileMethod, Image, mounted, prepare_files, start_appenders,
@@ -12,9 +20,9 @@ use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::paper::PAPERS;
 use crate::report::{Data, Report, Row};
-use crate::rig::{self, CHEETAH, System};
+use crate::rig::{self, CHEETAH, FigureDisk, System};
 use nearhead_disk::Nanos;
-use nearhead_journal::MODES;
+use nearhead_journal::{MODES, Mode, mode_named};
 use nearhead_service::Service;
 use std::collections::BTreeMap;
 
@@ -52,17 +60,49 @@ fn periodic(threads: u32, bytes: u32) -> Load {
     Load { case: format!("{threads} threads, {bytes} bytes a second"), threads, append }
 }
 
-fn outcome(mode: usize, load: &Load, measured: Nanos) -> Result<Outcome, FigureError> {
+/// The modes of the paper, and ours. The others of `nearhead-journal` are as `data` here, as all logs are on one disk and all writes small.
+const COMPARED: [&str; 5] = ["ordered", "data", "wasteless", "selective", "nearhead"];
+
+fn method(mode: &'static dyn Mode) -> Result<FileMethod, FigureError> {
     let system = System { configure: |_| {}, fragments: true, ..System::of_preset("trail")? };
-    let method = FileMethod { name: MODES[mode].name(), mode: MODES[mode], system };
+    Ok(FileMethod { name: mode.name(), mode, system })
+}
+
+/// The same where nobody knows where the tracks of the log's disk are: a record begins where the last one ended.
+fn method_without_tracks(mode: &'static dyn Mode) -> Result<FileMethod, FigureError> {
+    let plain = method(mode)?;
+    let system = System { configure: |config| config.tracks.clear(), ..plain.system };
+    Ok(FileMethod { system, ..plain })
+}
+
+/// The disk of the logs, and that of the data.
+fn disks() -> Result<(FigureDisk, Vec<FigureDisk>), FigureError> {
     let mut disks = rig::kept_several(CHEETAH, 2)?;
-    let (data, log) = (disks.split_off(1), disks);
-    let log = log.into_iter().next();
+    let data = disks.split_off(1);
+    let log = disks.pop();
     let log = log.ok_or_else(|| FigureError::setup("a log disk", &"there is none"))?;
+    Ok((log, data))
+}
+
+/// A file system of `method` on new disks, with what `prepare` puts on it.
+fn bench<T>(
+    method: &FileMethod,
+    prepare: impl FnOnce(&mut Image) -> Result<T, FigureError>,
+) -> Result<(Bench, T), FigureError> {
+    let (log, data) = disks()?;
     let volume = rig::volume_behind(log, data, &method.system)?;
     let mut image = Image::blank(volume.info().size_bytes, IMAGE_SEED)?;
-    let files = prepare_files(&mut image, load.threads)?;
-    let mut bench = mounted(volume, &method, image)?;
+    let prepared = prepare(&mut image)?;
+    Ok((mounted(volume, method, image)?, prepared))
+}
+
+fn mode_of(name: &str) -> Result<&'static dyn Mode, FigureError> {
+    mode_named(name).map_err(|error| FigureError::setup("a journaling mode", &error))
+}
+
+fn outcome(mode: usize, load: &Load, measured: Nanos) -> Result<Outcome, FigureError> {
+    let (mut bench, files) =
+        bench(&method(MODES[mode])?, |image| prepare_files(image, load.threads))?;
     let counted = Counted::default();
     start_appenders(&mut bench, &files, load.append, &counted);
     bench.restart_when_measuring(&counted);
@@ -172,12 +212,9 @@ fn report(
              data on another, write caches off. Modes: {}. 'baseline' is ordered journaling, 'ours' each mode.",
             modes.join(", ")
         ),
-        differs: vec![
-            format!(
-                "The paper's disks are Cheetah 15K SAS of 300 GB; here stand two {CHEETAH}, of the same family."
-            ),
-            "Postmark, the replay of a TPC-C log and the time of a recovery (figure 5a, 5b and the text) are not run yet.".to_owned(),
-        ],
+        differs: vec![format!(
+            "The paper's disks are Cheetah 15K SAS of 300 GB; here stand two {CHEETAH}, of the same family."
+        )],
         findings: findings(loads, &outcomes),
         rows: rows(loads, &outcomes, name),
         data: vec![data(loads, &outcomes)],

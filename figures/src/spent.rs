@@ -4,7 +4,8 @@
 //! ahead. A sync costs what the disk spent beyond what the sequential client's bytes cost it alone.
 
 use nearhead_arrays::{Mirror, Stripe};
-use nearhead_disk::{Disk, Nanos};
+use nearhead_basics::SplitMix;
+use nearhead_disk::{Disk, DiskError, DiskErrorKind, Nanos};
 use nearhead_models::{HddModel, Model, PowerTimes, Powered};
 use nearhead_volume::GatheredDisk;
 
@@ -19,9 +20,20 @@ pub(crate) trait Modelled: Disk {
     fn power(&self, _now: Nanos) -> Vec<PowerTimes> {
         Vec::new()
     }
+
+    /// The power is off and on again at `now`: what was under way is there or not, as `random` decides.
+    fn power_cut(&mut self, _now: Nanos, _random: &mut SplitMix) -> Result<(), DiskError> {
+        let detail =
+            "expected one plain hard disk, whose power can be cut; found another".to_owned();
+        Err(DiskError { kind: DiskErrorKind::Invalid, detail })
+    }
 }
 
 impl Modelled for HddModel {
+    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
+        HddModel::power_cut(self, now, random)
+    }
+
     fn spent(&self) -> Option<Spent> {
         let stats = self.stats();
         let [seek, rotation, transfer] =

@@ -156,7 +156,7 @@ fn the_points_of_figure_2_have_the_columns_that_others_read() {
 
 #[test]
 fn the_same_work_gives_the_same_report() {
-    for name in ["fig2a", "fig2b-fs", "fig4b", "fig6a", "fig7a"] {
+    for name in ["fig2a", "fig2b-fs", "fig4b", "fig6a", "fig7a", "okeanos-recovery"] {
         let again = make(&[name]);
         assert_eq!(&again[0], figure(name), "{name}");
     }
@@ -320,4 +320,56 @@ fn one_random_writer_costs_a_raw_array_far_more_than_a_chain_of_its_drives() {
     let report = figure("gecko-contention");
     let collapse = row(report, "collapse by 1 random writer, chain, 2 sequential");
     assert!(number(&collapse.baseline) > 2.0 * number(&collapse.ours), "{collapse:?}");
+}
+
+#[test]
+fn of_okeanos_modes_wasteless_is_the_fastest_with_small_files_and_brings_less_to_the_journal() {
+    let report = figure("okeanos5a");
+    for bytes in [512, 128 << 10] {
+        let ours = |what: &str, mode: &str| {
+            number(&row(report, &format!("{what}, {mode}, requests of {bytes} bytes")).ours)
+        };
+        let per_second = |mode| ours("transactions", mode);
+        for mode in ["ordered", "data", "selective"] {
+            assert!(per_second("wasteless") >= per_second(mode), "{mode}, {bytes}");
+        }
+        assert!(per_second("data") > per_second("ordered"));
+        let journal = |mode| ours("written to the journal", mode);
+        assert!(journal("wasteless") < journal("data"), "{bytes}");
+    }
+    // Whole blocks go in place with selective journaling, so it lies between.
+    let per_second = |mode: &str| {
+        let case = format!("transactions, {mode}, requests of 131072 bytes");
+        number(&row(report, &case).ours)
+    };
+    assert!(per_second("ordered") < per_second("selective"));
+    assert!(per_second("selective") < per_second("data"));
+}
+
+#[test]
+fn a_log_that_is_flushed_at_each_commit_waits_least_with_wasteless_and_most_with_ordered() {
+    let report = figure("okeanos5b");
+    for file in ["", ", new files"] {
+        let ours = |what: &str, mode: &str| {
+            number(&row(report, &format!("{what}, {mode}, Cmt/Disk, 8 instances{file}")).ours)
+        };
+        let flush = |mode| ours("a flush", mode);
+        assert!(flush("wasteless") < flush("data") && flush("data") < flush("selective"));
+        assert!(flush("selective") < flush("ordered"), "{file}");
+        let journal = |mode| ours("written to the journal", mode);
+        assert!(journal("wasteless") < journal("data"), "{file}");
+    }
+}
+
+#[test]
+fn a_recovery_from_wasteless_records_takes_a_fifth_less_than_from_whole_blocks() {
+    let report = figure("okeanos-recovery");
+    let case = "wasteless, 400 threads, 125 bytes a second, as a journal";
+    for what in ["all at home", "files served"] {
+        let case = format!("recovery shorter than data journaling's, {what}, {case}");
+        let shorter = row(report, &case);
+        assert!(number(&shorter.ours) > 20.0, "{shorter:?}");
+    }
+    let until = |what: &str| number(&row(report, &format!("until {what}, {case}")).ours);
+    assert!(until("files are served") < until("all is at home"));
 }

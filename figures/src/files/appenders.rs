@@ -5,6 +5,7 @@ use crate::error::FigureError;
 use nearhead_disk::{Buffer, Nanos};
 use nearhead_ext4::Ino;
 use nearhead_fs::{Answer, FsOperation};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// What each of them does.
@@ -43,6 +44,29 @@ pub(crate) fn start_appenders(
             issued: Nanos::ZERO,
             counted: Rc::clone(counted),
         });
+    }
+}
+
+/// How long these files are together.
+pub(crate) fn bytes_of(bench: &mut Bench, files: &[Ino]) -> Result<u64, FigureError> {
+    let total = Rc::new(Cell::new(0));
+    bench.add(Measure { files: files.to_vec(), total: Rc::clone(&total) });
+    bench.run(Nanos(u64::MAX))?;
+    Ok(total.get())
+}
+
+/// Asks for the length of one file after the other.
+struct Measure {
+    files: Vec<Ino>,
+    total: Rc<Cell<u64>>,
+}
+
+impl Script for Measure {
+    fn act(&mut self, _: Nanos, answer: Option<Answer>) -> Act {
+        if let Some(Answer::Node(node)) = answer {
+            self.total.set(self.total.get() + node.size);
+        }
+        self.files.pop().map_or(Act::End, |ino| Act::Do(FsOperation::Attributes { ino }))
     }
 }
 

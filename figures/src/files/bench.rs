@@ -107,6 +107,11 @@ impl Bench {
         self.mounted.service()
     }
 
+    /// What it stands on, without it: calls that are under way are never answered.
+    pub(crate) fn into_ground(self) -> Ground {
+        self.mounted.into_service()
+    }
+
     /// What passed through each disk so far, the volume's own first.
     pub(crate) fn passed(&self) -> Vec<Passed> {
         ground::passed(self.ground())
@@ -146,6 +151,24 @@ impl Bench {
             if rounds >= ROUNDS_MAX {
                 return Err(self.stuck(true));
             }
+        }
+    }
+
+    /// Once no thread does anything: commits what was written, brings home all that is logged, and says what time it is then.
+    pub(crate) fn bring_home(&mut self) -> Result<Nanos, FigureError> {
+        self.add(SyncsAll(false));
+        self.run(Nanos(u64::MAX))?;
+        self.mounted.service_mut().start_checkpoint(true, self.now);
+        loop {
+            self.mounted.drive(self.now);
+            let status = self.ground().status();
+            if !status.checkpointing && status.map_entries == 0 {
+                return Ok(self.now);
+            }
+            let Some(next) = self.mounted.service().wake().at else {
+                return Err(self.stuck(false));
+            };
+            self.now = next.max(Nanos(self.now.0 + 1));
         }
     }
 
@@ -218,6 +241,15 @@ impl Bench {
             Stuck::Silent { now, outstanding }
         };
         FigureError::Stuck { what: self.what.clone(), problem }
+    }
+}
+
+/// Makes all durable, once.
+struct SyncsAll(bool);
+
+impl Script for SyncsAll {
+    fn act(&mut self, _: Nanos, _: Option<Answer>) -> Act {
+        if std::mem::replace(&mut self.0, true) { Act::End } else { Act::Do(FsOperation::SyncAll) }
     }
 }
 

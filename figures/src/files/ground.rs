@@ -55,9 +55,32 @@ pub(crate) fn mounted(
     method: &FileMethod,
     image: Image,
 ) -> Result<Bench, FigureError> {
-    let what = format!("the file system with mode {}", method.name);
+    mounted_at(volume, method, image, Nanos::ZERO)
+}
+
+/// The same on one that took some time to make.
+pub(crate) fn mounted_at(
+    volume: Ground,
+    method: &FileMethod,
+    image: Image,
+    now: Nanos,
+) -> Result<Bench, FigureError> {
     let mut volume = volume;
-    let now = install(&mut volume, &image.into_blocks(), &what)?;
+    let now = install(&mut volume, &image.into_blocks(), &what(method), now)?;
+    mounted_again(volume, method, now)
+}
+
+fn what(method: &FileMethod) -> String {
+    format!("the file system with mode {}", method.name)
+}
+
+/// The file system that is on a volume.
+pub(crate) fn mounted_again(
+    volume: Ground,
+    method: &FileMethod,
+    now: Nanos,
+) -> Result<Bench, FigureError> {
+    let what = what(method);
     let options = FsOptions {
         ext4: Options { read_only: false, cache_blocks_max: CACHE_BLOCKS_MAX, seed: SEED },
         durable: Vec::new(),
@@ -76,10 +99,11 @@ fn install(
     volume: &mut Ground,
     blocks: &BTreeMap<u64, BlockBytes>,
     what: &str,
+    now: Nanos,
 ) -> Result<Nanos, FigureError> {
     let piece_max = u64::from(volume.info().request_bytes_max) / BLOCK;
     let mut waiting = writes(blocks, piece_max).into_iter().chain([Operation::Flush]).peekable();
-    let (mut now, mut next, mut under_way) = (Nanos::ZERO, 0, 0);
+    let (mut now, mut next, mut under_way) = (now, 0, 0);
     loop {
         while let Some(operation) = waiting.next_if(|operation| {
             let is_last = matches!(operation, Operation::Flush);

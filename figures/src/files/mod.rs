@@ -10,15 +10,19 @@ mod bulk;
 mod filebench;
 mod ground;
 mod image;
+mod log_replay;
+mod postmark;
 mod small_files;
 mod stores;
 
-pub(crate) use appenders::{AppendOptions, prepare_files, start_appenders};
+pub(crate) use appenders::{AppendOptions, bytes_of, prepare_files, start_appenders};
 pub(crate) use bench::{Act, Bench, Script};
 pub(crate) use bulk::{BulkFile, BulkFileOptions};
 pub(crate) use filebench::{FileSet, Personality};
-pub(crate) use ground::{FileMethod, mounted, with_one_journal};
+pub(crate) use ground::{FileMethod, Ground, mounted, mounted_again, mounted_at, with_one_journal};
 pub(crate) use image::Image;
+pub(crate) use log_replay::{Flushes, LogCall, LogTrace, prepare_logs, start_replay};
+pub(crate) use postmark::{Postmark, PostmarkOptions};
 pub(crate) use small_files::{Durable, SmallFiles, SmallFilesOptions};
 pub(crate) use stores::{StoreOptions, prepare_log, start_store};
 

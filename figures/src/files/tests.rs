@@ -1,6 +1,6 @@
 //! Whoever uses a file system here does the same each time, and nothing else than said.
 
-use super::{Durable, SmallFiles, SmallFilesOptions};
+use super::{Durable, Postmark, PostmarkOptions, SmallFiles, SmallFilesOptions};
 use crate::contention::{FILES, Span};
 use crate::mlfs;
 use nearhead_disk::Nanos;
@@ -24,4 +24,39 @@ fn the_same_users_on_the_same_ground_have_the_same_digest_and_others_another() {
     assert_eq!((digest, syncs), digest_of(0, 1));
     assert_ne!(digest, digest_of(0, 2).0, "another seed");
     assert_ne!(digest, digest_of(4, 1).0, "another mode");
+}
+
+/// Transactions and writes, and the digest of all answers.
+fn postmark(seed: u64, request_bytes: u32) -> (u64, u64, u64) {
+    let method = mlfs::methods().unwrap().swap_remove(0);
+    let (mut bench, folder) = mlfs::bench(&method, 1, |image| image.folder("mail")).unwrap();
+    let options = PostmarkOptions {
+        folder,
+        files: 20,
+        threads: 4,
+        transactions: 60,
+        request_bytes,
+        reads: true,
+        seed,
+    };
+    let postmark = Postmark::new(options);
+    postmark.start_creating(&mut bench);
+    bench.run(Nanos::from_secs(100)).unwrap();
+    assert!(bench.is_finished());
+    postmark.start_transactions(&mut bench);
+    bench.run(Nanos::from_secs(1000)).unwrap();
+    assert!(bench.is_finished());
+    let (done, ends) = postmark.done();
+    (done, postmark.writes(ends).0, bench.digest())
+}
+
+#[test]
+fn all_transactions_on_small_files_are_done_and_the_same_seed_chooses_the_same() {
+    let (done, writes, digest) = postmark(1, 128 << 10);
+    assert_eq!(done, 60);
+    // A request takes any of these files, so each new or longer one is one write.
+    assert!((45..75).contains(&writes), "{writes}");
+    assert_eq!((done, writes, digest), postmark(1, 128 << 10));
+    assert_ne!(digest, postmark(2, 128 << 10).2);
+    assert!(postmark(1, 512).1 > 5 * writes, "more requests");
 }
