@@ -42,11 +42,11 @@ use crate::disk::flusher::FlushTicket;
 use crate::home::FailedHomes;
 use crate::state::Recorded;
 use crate::state::fragments::{Fragments, under};
-use crate::state::sectors::SECTOR;
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// What an entry holds at most, so that a window of bytes bounds its entries too.
@@ -91,6 +91,8 @@ struct Window {
     /// The count of changes of fragments when it was read, and when what lies over the batch was put over it.
     read_at: u64,
     patched_at: u64,
+    /// The home blocks of the batch that had any.
+    patched: BTreeSet<u64>,
     /// The home sectors of the band that is written as a whole.
     band: Option<Range<u64>>,
     /// Device bytes of the batch that could not be written, and why.
@@ -335,6 +337,7 @@ impl Checkpoint {
             reads,
             read_at: context.core.recorded().fragments().clock(),
             patched_at: 0,
+            patched: BTreeSet::new(),
             band,
             failed: Vec::new(),
             to_release: VecDeque::new(),
@@ -418,7 +421,11 @@ impl Checkpoint {
 impl Window {
     /// Whether the map has nothing newer than what went home of this entry, nor anything that came over it since.
     fn is_newest(&self, recorded: &Recorded, entry: &Entry) -> bool {
-        let is_over = recorded.fragments().changed_since(entry, self.patched_at);
+        let fragments = recorded.fragments();
+        // Zeros that were logged anew look as those before them, without the bytes that went home over these.
+        let block = entry.home_sector / BLOCK_SECTORS;
+        let are_gone = self.patched.contains(&block) && fragments.base_since(block).is_none();
+        let is_over = are_gone || fragments.changed_since(entry, self.patched_at);
         !is_over && recorded.map().holds(entry)
     }
 
@@ -432,12 +439,16 @@ impl Window {
     ) -> (Vec<Command>, bool) {
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
         self.patched_at = core.recorded().fragments().clock();
+        self.patched.clear();
         for entry in batch {
             match content(&entry, &self.reads, &core.setup().layout) {
                 Ok(data) => {
                     let offset = entry.home_sector * SECTOR as u64;
                     let sectors = entry.home_sector..entry.end_sector();
                     let over = core.recorded().fragments().patches(sectors);
+                    if !over.is_empty() {
+                        self.patched.insert(entry.home_sector / BLOCK_SECTORS);
+                    }
                     writes.push((offset, under(data, offset, &over)));
                     copied.push(entry);
                 }

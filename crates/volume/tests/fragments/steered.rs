@@ -46,6 +46,30 @@ fn what_is_at_home_again_is_read_again_before_it_goes_home() {
     }
 }
 
+/// Bytes over zeros go home with them, and zeros are logged once more before those are let go: the map says the same of them as before.
+#[test]
+fn zeros_that_take_bytes_away_while_those_go_home_are_not_let_go_with_them() {
+    let options = Options { swap_above_pct: None, ..options("mlb", 512) };
+    for delay in 0..40 {
+        let mut client = Client::new(&options, steered(false), delay);
+        for block in 0..20 {
+            client.zeros(block * BLOCK..(block + 1) * BLOCK);
+            client.until_answered();
+            client.fragments([block * BLOCK]);
+            client.until_answered();
+        }
+        client.begin_checkpoint();
+        client.rest(Nanos::from_micros(delay * 250));
+        for block in 0..20 {
+            client.zeros(block * BLOCK..(block + 1) * BLOCK);
+        }
+        client.until_answered();
+        client.rest(Nanos::from_millis(500));
+        client.compare();
+        client.cut_now();
+    }
+}
+
 /// Snapshots alone say that many blocks are at home, of which a record tells a few at a time; bytes come over all of them in one record.
 #[test]
 fn what_only_snapshots_took_back_takes_no_bytes_that_came_later() {

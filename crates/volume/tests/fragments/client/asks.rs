@@ -137,7 +137,7 @@ impl Client<'_> {
         self.send(Asked::write(sectors), operation);
     }
 
-    fn ask_zeros(&mut self, sectors: Range<u64>, of: impl Fn(u64, u64) -> Operation) {
+    pub(super) fn ask_zeros(&mut self, sectors: Range<u64>, of: impl Fn(u64, u64) -> Operation) {
         if self.is_busy(&sectors) {
             return;
         }

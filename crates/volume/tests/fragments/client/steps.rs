@@ -25,6 +25,16 @@ impl<'a> Client<'a> {
         self.ask_write(sectors, |offset, data| Operation::WriteInPlace { offset, data, fua });
     }
 
+    /// Zeros through the logs.
+    pub(crate) fn zeros(&mut self, sectors: Range<u64>) {
+        self.ask_zeros(sectors, |offset, len| Operation::WriteZeroes {
+            offset,
+            len,
+            fua: true,
+            fast_only: false,
+        });
+    }
+
     /// Reads them: the head is there then.
     pub(crate) fn read(&mut self, sectors: Range<u64>) {
         self.ask_read(sectors);
