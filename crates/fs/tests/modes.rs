@@ -137,6 +137,41 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
     }
 }
 
+/// A page that went in place leaves memory at once. What is written to it before a flush is put over what was read again, and a crash may
+/// take just that away.
+#[test]
+fn a_crash_leaves_no_bytes_of_a_record_over_a_page_that_is_older_than_what_they_were_written_to() {
+    const RUN_BYTES: usize = 128 << 10;
+    const CHANGED: std::ops::Range<usize> = 3 * 4096 + 100..3 * 4096 + 150;
+    // Those that pack fragments and put anything in place.
+    for told in ["selective", "nearhead"] {
+        let Some(mut client) = Client::fresh(told) else { return };
+        let (file, other) = (client.create(ROOT, "run"), client.create(ROOT, "other"));
+        client.write(file, 0, &pattern(1, RUN_BYTES));
+        client.sync(file);
+        // A commit for another file flushes what that has in place, and takes along what became old. Of that a run goes in place after
+        // the flush was asked for.
+        client.write(file, 0, &pattern(2, RUN_BYTES));
+        client.write(other, 0, &pattern(3, 1 << 20));
+        client.now += Nanos::from_secs(6);
+        client.mounted.service_mut().holds = is_flush;
+        client.send(FsOperation::Sync { ino: other, data_only: false });
+        client.write(file, CHANGED.start as u64, &[7; CHANGED.end - CHANGED.start]);
+        client.mounted.service_mut().holds = |_| false;
+        client.drive();
+        let left = client.mounted.service().after_crash_that(&mut || false);
+        let mut after = Client::of(Ram::of(SIZE, left), told);
+        let file = after.find("run").unwrap();
+        let found = after.read(file, 0, RUN_BYTES as u32);
+        let mut expected = pattern(2, RUN_BYTES);
+        expected[CHANGED].fill(7);
+        let page = CHANGED.start / 4096 * 4096..CHANGED.end.next_multiple_of(4096);
+        assert!(found[CHANGED] == expected[CHANGED], "{told}: the record did not bring them");
+        assert!(found[page.clone()] == expected[page.clone()], "{told}: they lie over older bytes");
+        assert!(found[..page.start] == pattern(1, page.start), "{told}: the crash took nothing");
+    }
+}
+
 /// Metadata that many clients change while a commit that has much data already waits for a block: both go into one record only if they fit.
 #[test]
 fn what_changes_while_a_commit_waits_for_a_block_makes_its_record_no_larger_than_one_takes() {

@@ -3,7 +3,7 @@
 //! Breadth first on one thread, so that the first counterexample is a shortest one and the same every
 //! time.
 
-use crate::recovery::{Outcome, read};
+use crate::recovery::{Outcome, against, read};
 use crate::state::{BLOCKS, DiskState, LOGS, Map, Memory, Snapshot, State, Wrong};
 use crate::{Bounds, Mistake, Protocol};
 use stateright::{Checker, Model, Property};
@@ -18,8 +18,12 @@ pub enum Action {
         /// Without payload.
         zero: bool,
     },
-    /// A client's large write over a block goes on its way.
+    /// A client's few bytes of a block.
+    Bytes(usize),
+    /// A client's large write over a block goes on its way, or is logged first as bytes lie over its home.
     LargeWrite(usize),
+    /// One that was logged goes on its way.
+    LargeWriteGoesOn(usize),
     /// No log has room: a staged block goes on its way home.
     Spill(usize),
     /// A home write of a client is complete, in the device's cache.
@@ -66,7 +70,9 @@ impl Protocol {
     fn step(&self, state: &mut State, action: &Action) -> Option<()> {
         match *action {
             Action::SmallWrite { block, zero } => self.stage(state, block, zero),
+            Action::Bytes(block) => self.stage_bytes(state, block),
             Action::LargeWrite(block) => self.start_in_place(state, block),
+            Action::LargeWriteGoesOn(block) => self.go_on_in_place(state, block),
             Action::Spill(block) => self.spill(state, block),
             Action::TransferDone(block) => self.finish_in_place(state, block),
             Action::FlushStart => self.start_flush(state),
@@ -89,15 +95,15 @@ impl Protocol {
         let mut next = state.clone();
         self.step(&mut next, action)?;
         if let Some(memory) = next.memory.as_mut() {
-            memory.settle(&mut next.floor);
+            memory.settle(&mut next.floor, self);
         }
         if next.memory.as_ref().is_some_and(|memory| !memory.recovering) {
             for block in 0..BLOCKS {
-                match read(&next, block) {
-                    None => next.wrong = Some(Wrong::Overwritten),
-                    Some(found) if found < next.floor[block] => next.wrong = Some(Wrong::Older),
-                    Some(_) => {}
-                }
+                let wrong = match read(&next, block) {
+                    None => Some(Wrong::Overwritten),
+                    Some(found) => against(found, next.floor[block]),
+                };
+                next.wrong = wrong.or(next.wrong);
             }
         }
         Some(next)
@@ -108,6 +114,7 @@ impl Protocol {
         let mut actions = Vec::new();
         actions.extend((0..8).map(Action::RecordDone));
         actions.extend((0..BLOCKS).map(Action::TransferDone));
+        actions.extend((0..BLOCKS).map(Action::LargeWriteGoesOn));
         actions.extend([Action::FlushDone, Action::CheckpointNext, Action::SnapshotNext]);
         actions.push(Action::FlushStart);
         for (stage, claim) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -115,8 +122,9 @@ impl Protocol {
         }
         actions.push(Action::ReleaseBySnapshot);
         actions.extend((0..BLOCKS).map(Action::Spill));
-        actions.push(Action::SnapshotBegin);
+        // Bytes go home with their block only.
         actions.extend((0..BLOCKS).map(Action::Checkpoint));
+        actions.push(Action::SnapshotBegin);
         actions
     }
 
@@ -127,7 +135,8 @@ impl Protocol {
         let mut state = state.clone();
         for _ in 0..STEPS_TO_ANSWER_MAX {
             let Some(memory) = &state.memory else { return true };
-            let waits = memory.staged.iter().any(Option::is_some)
+            let waits = (0..BLOCKS).any(|block| memory.is_staged(block))
+                || memory.behind.iter().any(Option::is_some)
                 || memory.transferring.iter().any(Option::is_some)
                 || memory.waiting.iter().any(Option::is_some)
                 || memory.records.iter().any(|flying| !flying.record.relocation);
@@ -153,7 +162,8 @@ impl Model for Protocol {
         // As `create` leaves it: snapshot 0, the first log claimed.
         let claims = std::array::from_fn(|log| log == 0);
         let (map, positions) = (Map::default(), [0; LOGS]);
-        let created = Snapshot { number: 0, sequence: 0, map, positions, claims };
+        let cells = [None; BLOCKS];
+        let created = Snapshot { number: 0, sequence: 0, map, cells, positions, claims };
         let mut memory = Memory::default();
         memory.rings[0].claimed = true;
         vec![State {
@@ -163,7 +173,7 @@ impl Model for Protocol {
                 snapshots: [Some(created), None],
             },
             memory: Some(memory),
-            floor: [0; BLOCKS],
+            floor: Default::default(),
             sent: [0; BLOCKS],
             sent_before: [0; BLOCKS],
             crashes: 0,
@@ -186,9 +196,13 @@ impl Model for Protocol {
             if block == 0 {
                 actions.push(Action::SmallWrite { block, zero: true });
             }
-            actions.extend([Action::LargeWrite(block), Action::Swap(block)]);
+            actions.push(Action::LargeWrite(block));
+            actions.extend(self.bounds.cleaning.then_some(Action::Swap(block)));
+            actions.extend(self.bounds.fragments.then_some(Action::Bytes(block)));
         }
-        actions.extend(Self::own_actions());
+        let cleans = self.bounds.cleaning;
+        let is_within = |action: &Action| cleans || !matches!(action, Action::Checkpoint(_));
+        actions.extend(Self::own_actions().into_iter().filter(is_within));
         if state.crashes < self.bounds.crashes {
             actions.extend(self.outcomes(state).into_iter().map(Action::PowerCut));
             actions.extend([true, false].map(|lands| Action::Kill { lands }));
@@ -203,6 +217,9 @@ impl Model for Protocol {
         vec![
             Property::always("nothing older comes back", |_, state: &State| {
                 state.wrong != Some(Wrong::Older)
+            }),
+            Property::always("no bytes come over what is newer", |_, state: &State| {
+                state.wrong != Some(Wrong::Mixed)
             }),
             Property::always("what a recovery did not find stays gone", |_, state: &State| {
                 state.wrong != Some(Wrong::Risen)

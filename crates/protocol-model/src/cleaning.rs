@@ -4,8 +4,8 @@
 //! while everything else goes on. When each of them begins is left open.
 
 use crate::state::{
-    Checkpoint, CheckpointStep, LOGS, Memory, Snapshot, SnapshotStep, SnapshotWork, State, Swap,
-    Ticket,
+    BLOCKS, Checkpoint, CheckpointStep, Entry, LOGS, Memory, Piece, Place, Snapshot, SnapshotStep,
+    SnapshotWork, State, Swap, Ticket,
 };
 use crate::{Mistake, Protocol};
 
@@ -15,8 +15,13 @@ impl Protocol {
         let memory = state.memory.as_mut().filter(|memory| !memory.recovering)?;
         let busy = memory.checkpoint.is_some() || memory.transferring[block].is_some();
         let entry = memory.map[block].filter(|_| !busy)?;
+        let below = match entry.place {
+            Place::Home => state.disk.home[block].newest(),
+            Place::Log(..) | Place::Zero => entry.content,
+        };
+        let content = below.under(entry.over.map(|piece| piece.version));
         let step = CheckpointStep::Writing;
-        memory.checkpoint = Some(Checkpoint { block: block as u8, entry, step });
+        memory.checkpoint = Some(Checkpoint { block: block as u8, entry, content, step });
         Some(())
     }
 
@@ -27,7 +32,7 @@ impl Protocol {
         checkpoint.step = match checkpoint.step {
             CheckpointStep::Writing => {
                 let home = &mut state.disk.home[usize::from(checkpoint.block)];
-                home.pending.push(checkpoint.entry.version);
+                home.pending.push(checkpoint.content);
                 memory.dirty = true;
                 let early = self.makes(Mistake::ReleaseBeforeFlush);
                 CheckpointStep::Flushing(if early { Ticket::Done } else { memory.ticket() })
@@ -39,7 +44,7 @@ impl Protocol {
         Some(())
     }
 
-    /// `release_by_snapshot`: no log takes the record, so two snapshots say it.
+    /// `release_by_snapshot`: no log takes the record, so two snapshots say it. Only what is still the newest gets there.
     pub(crate) fn release_by_snapshot(&self, state: &mut State) -> Option<()> {
         let memory = state.memory.as_mut()?;
         let checkpoint = memory.checkpoint?;
@@ -48,11 +53,12 @@ impl Protocol {
         if checkpoint.step != CheckpointStep::Releasing || room || !memory.records.is_empty() {
             return None;
         }
-        memory.checkpoint = None;
-        if memory.holds(checkpoint.block, checkpoint.entry) {
-            // The home was flushed already.
-            memory.displace(usize::from(checkpoint.block), Ticket::Done, self);
-        }
+        // The home was flushed already.
+        memory.displace(usize::from(checkpoint.block), Ticket::Done, self);
+        // Until then nothing goes to that home: bytes over it may come back.
+        let step = CheckpointStep::Settling(memory.stale.len() as u8);
+        let ends = self.makes(Mistake::EndBeforeSettled);
+        memory.checkpoint = (!ends).then_some(Checkpoint { step, ..checkpoint });
         Some(())
     }
 
@@ -62,7 +68,7 @@ impl Protocol {
         let busy =
             memory.swap.is_some() || memory.checkpoint.is_some() || memory.snapshot.is_some();
         let entry = memory.map[block].filter(|_| !busy)?;
-        let (hot, _) = entry.place?;
+        let Place::Log(hot, _) = entry.place else { return None };
         if hot != memory.last_log {
             return None;
         }
@@ -92,6 +98,7 @@ impl Protocol {
             number: memory.snapshot_number + 1,
             sequence: memory.sequence_done,
             map: Default::default(),
+            cells: self.cells(memory),
             positions,
             claims: std::array::from_fn(|log| keep[log] || claims_new[log]),
         };
@@ -99,6 +106,12 @@ impl Protocol {
         let invalid_end = memory.stale.len() as u8;
         memory.snapshot = Some(SnapshotWork { image, claims_new, invalid_end, step });
         Some(())
+    }
+
+    /// `what_follows_the_map`: what lies over it now.
+    fn cells(&self, memory: &Memory) -> [Option<Piece>; BLOCKS] {
+        let has_them = !self.makes(Mistake::SnapshotWithoutFragments);
+        memory.map.map(|entry| entry.filter(|_| has_them).and_then(|entry| entry.over))
     }
 
     /// `claims_to_keep` with room for one more than is needed, and `claims_to_add`.
@@ -126,7 +139,8 @@ impl Protocol {
         let mut work = memory.snapshot?;
         work.step = match work.step {
             SnapshotStep::Body(block) => {
-                work.image.map[usize::from(block)] = memory.map[usize::from(block)];
+                let now = memory.map[usize::from(block)];
+                work.image.map[usize::from(block)] = now.map(|entry| Entry { over: None, ..entry });
                 // The first piece destroys what the slot held.
                 if usize::from(block) + 1 < work.image.map.len() {
                     SnapshotStep::Body(block + 1)

@@ -5,8 +5,8 @@
 //! what holds here holds for every policy.
 
 use crate::state::{
-    Checkpoint, CheckpointStep, Datum, Entry, InFlight, LOGS, Memory, Record, SnapshotStep,
-    SnapshotWork, Stale, State, Ticket, Waiting,
+    BLOCKS, Checkpoint, CheckpointStep, Content, Datum, Entry, InFlight, LOGS, Memory, Piece,
+    Place, Record, SnapshotStep, SnapshotWork, Stale, State, Ticket, Waiting,
 };
 use crate::{Mistake, Protocol};
 
@@ -22,14 +22,28 @@ impl Memory {
 
     /// `Stage`, and the blocks of the record in flight: `Engine::is_in_memory`.
     pub(crate) fn is_in_memory(&self, block: usize) -> bool {
-        self.staged[block].is_some()
-            || self
-                .records
-                .iter()
-                .any(|flying| !flying.record.relocation && flying.record.writes[block].is_some())
+        let has = |flying: &InFlight| {
+            let Record { writes, fragments, relocation, .. } = &flying.record;
+            !relocation && (writes[block].is_some() || fragments[block].is_some())
+        };
+        self.is_staged(block) || self.records.iter().any(has)
     }
 
-    fn checkpoint_touches(&self, block: usize) -> bool {
+    pub(crate) fn is_staged(&self, block: usize) -> bool {
+        self.staged[block].is_some() || self.staged_bytes[block].is_some()
+    }
+
+    /// `Fragments::touches`.
+    pub(crate) fn has_bytes_over(&self, block: usize) -> bool {
+        self.map[block].is_some_and(|entry| entry.over.is_some())
+    }
+
+    /// An in-place write holds it: `range_lock.rs`.
+    pub(crate) fn is_locked(&self, block: usize) -> bool {
+        self.transferring[block].is_some() || self.behind[block].is_some()
+    }
+
+    pub(crate) fn checkpoint_touches(&self, block: usize) -> bool {
         self.checkpoint.is_some_and(|checkpoint| usize::from(checkpoint.block) == block)
     }
 
@@ -37,27 +51,48 @@ impl Memory {
         self.map[usize::from(block)] == Some(entry)
     }
 
-    /// Whether the slot counts as live: `Ring::live_sectors`.
+    /// The same whatever lies over it.
+    pub(crate) fn holds_copy(&self, block: u8, entry: Entry) -> bool {
+        self.map[usize::from(block)].is_some_and(|now| now.is_copy(&entry))
+    }
+
+    /// `Window::is_newest`: nothing took the place of what goes home, and nothing came over it since.
+    fn is_newest(&self, block: u8, entry: Entry, protocol: &Protocol) -> bool {
+        if protocol.makes(Mistake::ReleaseUnderFragment) {
+            self.holds_copy(block, entry)
+        } else {
+            self.holds(block, entry)
+        }
+    }
+
+    /// Whether the slot counts as live: `Ring::live_sectors`, and `Logs::add_piece` for what lies over a copy.
     pub(crate) fn is_live(&self, place: (u8, u8)) -> bool {
-        let points = |entry: &Entry| entry.place == Some(place);
+        let points = |entry: &Entry| {
+            entry.place == Place::Log(place.0, place.1)
+                || entry.over.is_some_and(|piece| piece.place == place)
+        };
         self.map.iter().flatten().any(points) || self.stale.iter().any(|stale| points(&stale.entry))
     }
 
     /// What follows from any event at once: replies, and work that something newer made pointless.
-    pub(crate) fn settle(&mut self, floor: &mut [u8]) {
+    pub(crate) fn settle(&mut self, floor: &mut [Content], protocol: &Protocol) {
         for (waiting, floor) in self.waiting.iter_mut().zip(floor) {
             let done =
                 |waiting: &Waiting| waiting.ticket == Ticket::Done && waiting.invalid_target == 0;
             if let Some(answered) = waiting.take_if(|waiting| done(waiting)) {
-                *floor = answered.version.max(*floor);
+                *floor = answered.content.newest(*floor);
             }
         }
-        if self.swap.is_some_and(|swap| !self.holds(swap.block, swap.entry)) {
+        if self.swap.is_some_and(|swap| !self.holds_copy(swap.block, swap.entry)) {
             self.swap = None;
         }
         if self.checkpoint.is_some_and(|checkpoint| {
-            checkpoint.step == CheckpointStep::Releasing
-                && !self.holds(checkpoint.block, checkpoint.entry)
+            let is_newest = self.is_newest(checkpoint.block, checkpoint.entry, protocol);
+            match checkpoint.step {
+                CheckpointStep::Releasing => !is_newest,
+                CheckpointStep::Settling(left) => left == 0,
+                _ => false,
+            }
         }) {
             self.checkpoint = None;
         }
@@ -91,6 +126,11 @@ impl Memory {
         pass(&mut self.snapshot_invalid_end);
         self.snapshot.iter_mut().for_each(|work| pass(&mut work.invalid_end));
         self.waiting.iter_mut().flatten().for_each(|waiting| pass(&mut waiting.invalid_target));
+        if let Some(Checkpoint { step: CheckpointStep::Settling(target), .. }) =
+            self.checkpoint.as_mut()
+        {
+            pass(target);
+        }
     }
 
     /// `Engine::displace`: home is the newest now, what the map said is stale.
@@ -109,6 +149,16 @@ impl Memory {
             ticket.max(before)
         };
         self.stale.push(Stale { block: block as u8, entry, ticket });
+    }
+}
+
+/// The reply to all that a record says. A moved chunk was acknowledged long ago.
+fn answer(floor: &mut [Content], record: &Record) {
+    for (block, floor) in floor.iter_mut().enumerate() {
+        if let Some(datum) = record.writes[block] {
+            *floor = floor.newest(datum.content);
+        }
+        *floor = floor.newest(floor.under(record.fragments[block]));
     }
 }
 
@@ -136,56 +186,6 @@ impl Protocol {
         }
         let flying = memory.records.iter().any(|flying| flying.place == (log as u8, slot));
         (!flying).then_some(slot)
-    }
-
-    /// A client's small write, or zeroing: staged. `requests/small_write.rs`: not beside an in-place write.
-    pub(crate) fn stage(&self, state: &mut State, block: usize, zero: bool) -> Option<()> {
-        let memory = state.memory.as_mut().filter(|memory| !memory.recovering)?;
-        if state.sent[block] == self.bounds.versions || memory.transferring[block].is_some() {
-            return None;
-        }
-        state.sent[block] += 1;
-        memory.staged[block] = Some(Datum { version: state.sent[block], zero });
-        Some(())
-    }
-
-    /// A client's large write or trim goes home: `continue_in_place`.
-    pub(crate) fn start_in_place(&self, state: &mut State, block: usize) -> Option<()> {
-        let memory = state.memory.as_mut().filter(|memory| !memory.recovering)?;
-        let busy = memory.transferring[block].is_some()
-            || (memory.is_in_memory(block) && !self.makes(Mistake::InPlaceOverStaged))
-            || (memory.checkpoint_touches(block) && !self.makes(Mistake::InPlaceUnderCheckpoint));
-        if state.sent[block] == self.bounds.versions || busy {
-            return None;
-        }
-        state.sent[block] += 1;
-        memory.transferring[block] = Some(state.sent[block]);
-        Some(())
-    }
-
-    /// No log has room: a staged block goes home after all (`home/spill.rs`).
-    pub(crate) fn spill(&self, state: &mut State, block: usize) -> Option<()> {
-        let memory = state.memory.as_mut()?;
-        let room =
-            (0..LOGS).any(|log| memory.rings[log].claimed && self.place(memory, log).is_some());
-        let busy = room || memory.transferring[block].is_some() || memory.checkpoint_touches(block);
-        let datum = memory.staged[block].filter(|_| !busy && memory.records.is_empty())?;
-        memory.staged[block] = None;
-        memory.transferring[block] = Some(datum.version);
-        Some(())
-    }
-
-    /// `finish_in_place`: the transfer is complete, in the device's cache.
-    pub(crate) fn finish_in_place(&self, state: &mut State, block: usize) -> Option<()> {
-        let memory = state.memory.as_mut()?;
-        let version = memory.transferring[block].take()?;
-        state.disk.home[block].pending.push(version);
-        memory.dirty = true;
-        let ticket = memory.ticket();
-        memory.displace(block, ticket, self);
-        let invalid_target = memory.stale.len() as u8;
-        memory.waiting[block] = Some(Waiting { version, ticket, invalid_target });
-        Some(())
     }
 
     /// `Flusher::start`. Somebody's ticket waits for the next flush.
@@ -238,6 +238,7 @@ impl Protocol {
         let mut record = Record {
             sequence,
             writes: Default::default(),
+            fragments: Default::default(),
             invalid: Default::default(),
             claims: Default::default(),
             relocation: false,
@@ -252,13 +253,14 @@ impl Protocol {
         }
         // `unready_conflict`: an invalidation in a later record would kill the newer copy.
         let mut unready = memory.stale[carried + usize::from(invalidations)..].iter();
-        let conflict = unready.any(|stale| memory.staged[usize::from(stale.block)].is_some())
+        let conflict = unready.any(|stale| memory.is_staged(usize::from(stale.block)))
             && !self.makes(Mistake::StagePastUnready);
         if with_stage {
-            if conflict || memory.staged.iter().flatten().next().is_none() {
+            if conflict || !(0..BLOCKS).any(|block| memory.is_staged(block)) {
                 return None;
             }
             record.writes = std::mem::take(&mut memory.staged);
+            record.fragments = std::mem::take(&mut memory.staged_bytes);
         }
         let release = self.take_release(memory, &mut record);
         // Replayed, the moved chunk would come after the release of the very same block.
@@ -277,9 +279,7 @@ impl Protocol {
             return None;
         }
         if self.makes(Mistake::AcknowledgeEarly) {
-            for (floor, datum) in state.floor.iter_mut().zip(record.writes) {
-                *floor = datum.map_or(*floor, |datum| datum.version);
-            }
+            answer(&mut state.floor, &record);
         }
         let place = (log as u8, slot);
         let flying = InFlight { record, place, invalidations, release, relocated, landed: false };
@@ -304,7 +304,7 @@ impl Protocol {
         memory.swap = None;
         record.relocation = true;
         record.writes[usize::from(swap.block)] =
-            Some(Datum { version: swap.entry.version, zero: false });
+            Some(Datum { content: swap.entry.content, zero: false });
         Some((swap.block, swap.entry))
     }
 
@@ -329,10 +329,7 @@ impl Protocol {
         state.disk.slots[usize::from(log)][usize::from(slot)] = Some(flying.record);
         while memory.records.first().is_some_and(|flying| flying.landed) {
             let flying = memory.records.remove(0);
-            for (floor, datum) in state.floor.iter_mut().zip(flying.record.writes) {
-                // The reply: a moved chunk was acknowledged long ago.
-                *floor = datum.map_or(*floor, |datum| datum.version.max(*floor));
-            }
+            answer(&mut state.floor, &flying.record);
             self.apply(memory, &flying);
         }
         Some(())
@@ -358,7 +355,7 @@ impl Protocol {
         memory.commit_stale(flying.invalidations);
         if let Some((block, entry)) = flying.release {
             // `apply_releases`: unless something newer took its place meanwhile.
-            if memory.holds(block, entry) {
+            if memory.is_newest(block, entry, self) {
                 memory.map[usize::from(block)] = None;
             }
             memory.checkpoint = None;
@@ -366,11 +363,34 @@ impl Protocol {
         for (block, datum) in record.writes.iter().enumerate() {
             let Some(datum) = *datum else { continue };
             // `apply_relocation`: a moved chunk replaces exactly what it was a copy of.
-            let replaces = flying.relocated.is_none_or(|(block, old)| memory.holds(block, old));
+            let replaces =
+                flying.relocated.is_none_or(|(block, old)| memory.holds_copy(block, old));
             if replaces || self.makes(Mistake::SwapOverNewer) {
-                let place = (!datum.zero).then_some(flying.place);
-                memory.map[block] = Some(Entry { place, version: datum.version });
+                self.write_entry(memory, block, datum, flying.place, record.relocation);
             }
+        }
+        self.lay_over(memory, record, flying.place);
+    }
+
+    /// `apply_writes`: what is moved is what it was, and so is what lies over it.
+    pub(crate) fn write_entry(
+        &self,
+        memory: &mut Memory,
+        block: usize,
+        datum: Datum,
+        place: (u8, u8),
+        is_moved: bool,
+    ) {
+        let stays = is_moved && !self.makes(Mistake::MoveDropsFragment);
+        let over = memory.map[block].and_then(|entry| entry.over).filter(|_| stays);
+        memory.map[block] = Some(Entry { over, ..Entry::of(datum, place) });
+    }
+
+    /// `Recorded::lay_over`: the fragments of a record.
+    pub(crate) fn lay_over(&self, memory: &mut Memory, record: &Record, place: (u8, u8)) {
+        for (entry, fragment) in memory.map.iter_mut().zip(record.fragments) {
+            let Some(version) = fragment else { continue };
+            entry.get_or_insert(Entry::AT_HOME).over = Some(Piece { version, place });
         }
     }
 

@@ -4,9 +4,11 @@
 //!
 //! It is held to laws 1, 2 and 4 of SAFETY.md, to "no live slot is overwritten", and to "whoever waits
 //! can be answered". It must never be kinder than the engine: each transition names the function whose
-//! conditions it repeats (`engine.rs`, `cleaning.rs`, `recovery.rs`), and where the engine decides by policy or clock the
+//! conditions it repeats (`engine.rs`, `clients.rs`, `cleaning.rs`, `recovery.rs`), and where the engine decides by policy or clock the
 //! model leaves the choice open. [`Mistake`] takes conditions out, to prove that each one is needed and
 //! that the model can fail.
+//!
+//! Of the bytes that fragments bring there is one run for each block, and its writes are told apart from those of the rest.
 //!
 //! Left out: contents and their damage (tears within a record, echoes, poison), errors of the disk,
 //! the map device, more than one block in a checkpoint batch, the stage's bounds.
@@ -19,6 +21,7 @@
 
 mod checking;
 mod cleaning;
+mod clients;
 mod engine;
 mod recovery;
 pub mod state;
@@ -69,11 +72,25 @@ pub enum Mistake {
     SettleBesideWrites,
     /// Of several records in flight one that a recovery left out, behind a gap, stays where it is.
     KeepBehindGap,
+    /// An in-place write goes home, though bytes lie over what is there, before a record has it.
+    InPlaceUnderFragment,
+    /// The same where they lie over a copy in a log, so that home is nothing to them.
+    InPlaceUnderFragmentOfLog,
+    /// For want of room a staged block goes home though bytes lie over what is there.
+    SpillUnderFragment,
+    /// A checkpoint lets go of bytes that came while it wrote their block home.
+    ReleaseUnderFragment,
+    /// A checkpoint of which snapshots say that its copies count no more ends before they do.
+    EndBeforeSettled,
+    /// A moved chunk drops what lies over it.
+    MoveDropsFragment,
+    /// A snapshot leaves out what lies over the map.
+    SnapshotWithoutFragments,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 27] = [
         Self::ForgetInvalidation,
         Self::InvalidateBeforeFlush,
         Self::StagePastUnready,
@@ -94,6 +111,13 @@ impl Mistake {
         Self::RecoveryNotFlushed,
         Self::SettleBesideWrites,
         Self::KeepBehindGap,
+        Self::InPlaceUnderFragment,
+        Self::InPlaceUnderFragmentOfLog,
+        Self::SpillUnderFragment,
+        Self::ReleaseUnderFragment,
+        Self::EndBeforeSettled,
+        Self::MoveDropsFragment,
+        Self::SnapshotWithoutFragments,
     ];
 }
 
@@ -116,6 +140,10 @@ pub struct Bounds {
     pub records_in_flight: u8,
     /// Whether the newest snapshot may rot, once, at a power cut.
     pub rot: bool,
+    /// Whether clients bring bytes of blocks as well.
+    pub fragments: bool,
+    /// Whether anything goes home or to another log by itself.
+    pub cleaning: bool,
 }
 
 impl Bounds {
@@ -129,9 +157,14 @@ impl Bounds {
         crashes: 2,
         records_in_flight: 1,
         rot: false,
+        fragments: false,
+        cleaning: true,
     };
     /// Two blocks and a snapshot that may rot.
     pub const WIDE: Self = Self { blocks: 2, slots: 3, rot: true, ..Self::DEEP };
+    /// One block, some bytes of which are written beside all of it.
+    pub const FRAGMENTS: Self =
+        Self { versions: 3, records: 4, snapshots: 1, crashes: 1, fragments: true, ..Self::DEEP };
     /// Two records in flight, answered in order: what the engine does not do (docs/decisions.md), and what it would have to keep to.
     pub const SIDE_BY_SIDE: Self =
         Self { records: 4, snapshots: 0, records_in_flight: 2, ..Self::DEEP };
@@ -143,6 +176,14 @@ impl Mistake {
         let small = Bounds { records: 3, snapshots: 0, crashes: 1, ..Bounds::DEEP };
         match self {
             Self::StagePastUnready => Bounds { versions: 3, ..small },
+            Self::InPlaceUnderFragmentOfLog | Self::SnapshotWithoutFragments => {
+                Bounds { records: 2, cleaning: false, ..Bounds::FRAGMENTS }
+            }
+            Self::InPlaceUnderFragment
+            | Self::SpillUnderFragment
+            | Self::ReleaseUnderFragment
+            | Self::EndBeforeSettled
+            | Self::MoveDropsFragment => Bounds { snapshots: 0, ..Bounds::FRAGMENTS },
             Self::SettleBesideWrites | Self::KeepBehindGap => Bounds::SIDE_BY_SIDE,
             Self::RecoveryNotFlushed => Bounds { records: 1, crashes: 2, ..small },
             Self::SnapshotHeaderEarly => Bounds { records: 1, snapshots: 1, ..small },

@@ -39,11 +39,13 @@ impl Task {
 }
 
 /// What a test run explores: small to the end, then deep, then wide.
-const RUNS: [(&str, Bounds); 7] = [
+const RUNS: [(&str, Bounds); 9] = [
     ("claims and snapshots", Bounds { versions: 1, snapshots: 1, crashes: 1, ..Bounds::DEEP }),
     ("snapshots that rot", Bounds { records: 2, crashes: 1, rot: true, ..Bounds::DEEP }),
     ("one block, two writes", Bounds::DEEP),
     ("two blocks, three slots, rot", Bounds::WIDE),
+    ("fragments", Bounds { snapshots: 0, ..Bounds::FRAGMENTS }),
+    ("fragments, a snapshot", Bounds { records: 3, cleaning: false, ..Bounds::FRAGMENTS }),
     ("two records in flight", Bounds::SIDE_BY_SIDE),
     ("two records in flight, a snapshot", Bounds { snapshots: 1, ..Bounds::SIDE_BY_SIDE }),
     ("two records in flight, two blocks", Bounds { blocks: 2, slots: 3, ..Bounds::SIDE_BY_SIDE }),

@@ -5,8 +5,8 @@
 //! reads, in the same order of decisions, and writes nothing.
 
 use crate::state::{
-    BLOCKS, CheckpointStep, DiskState, Entry, LOGS, Memory, Record, Snapshot, SnapshotStep, State,
-    Wrong,
+    BLOCKS, CheckpointStep, Content, DiskState, Entry, LOGS, Map, Memory, Place, Record, Snapshot,
+    SnapshotStep, State, Wrong,
 };
 use crate::{Mistake, Protocol};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome {
     /// What is on the medium of each home block. After a kill: the last one in the cache.
-    pub home: [u8; BLOCKS],
+    pub home: [Content; BLOCKS],
     /// What became of each record on its way.
     pub records: Vec<Fate>,
     /// What became of the snapshot being written.
@@ -43,12 +43,12 @@ impl Protocol {
             let copying = memory.checkpoint.filter(|checkpoint| {
                 checkpoint.step == CheckpointStep::Writing && usize::from(checkpoint.block) == block
             });
-            memory.transferring[block].into_iter().chain(copying.map(|work| work.entry.version))
+            memory.transferring[block].into_iter().chain(copying.map(|work| work.content))
         };
-        let homes: [Vec<u8>; BLOCKS] = std::array::from_fn(|block| {
+        let homes: [Vec<Content>; BLOCKS] = std::array::from_fn(|block| {
             let home = &state.disk.home[block];
             let cached = home.pending.iter().copied();
-            let mut values: Vec<u8> =
+            let mut values: Vec<Content> =
                 std::iter::once(home.durable).chain(cached).chain(flying(block)).collect();
             values.sort_unstable();
             values.dedup();
@@ -61,7 +61,7 @@ impl Protocol {
         };
         let rot: &[bool] = if self.bounds.rot && !state.rotten { &[false, true] } else { &[false] };
         let mut outcomes = vec![Outcome {
-            home: [0; BLOCKS],
+            home: Default::default(),
             records: Vec::new(),
             snapshot: Fate::Never,
             rot: false,
@@ -112,8 +112,8 @@ impl Protocol {
         let fate = if lands { Fate::Whole } else { Fate::Never };
         let count = state.memory.as_ref()?.records.len();
         let memory = self.crash(state, &vec![fate; count])?;
-        for (home, version) in state.disk.home.iter_mut().zip(memory.transferring) {
-            home.pending.extend(version.filter(|_| lands));
+        for (home, content) in state.disk.home.iter_mut().zip(memory.transferring) {
+            home.pending.extend(content.filter(|_| lands));
         }
         if let Some(work) = memory.snapshot {
             state.disk.snapshots[usize::from(work.image.number % 2)] = None;
@@ -182,8 +182,9 @@ impl Protocol {
             let Some(found) = read(state, block) else { return Some(Wrong::Overwritten) };
             let floor = state.floor[block];
             // Sent before the last recovery and not found by it: gone for good.
-            let risen = found > floor && found <= state.sent_before[block];
-            if found < floor { Some(Wrong::Older) } else { risen.then_some(Wrong::Risen) }
+            let risen = |found: u8, floor| found > floor && found <= state.sent_before[block];
+            let has_risen = risen(found.rest, floor.rest) || risen(found.bytes, floor.bytes);
+            against(found, floor).or(has_risen.then_some(Wrong::Risen))
         })
     }
 
@@ -192,7 +193,7 @@ impl Protocol {
         let snapshot = disk.snapshots.iter().flatten().max_by_key(|snapshot| snapshot.number)?;
         let found = self.scan(disk, snapshot);
         let mut memory = Memory {
-            map: snapshot.map,
+            map: Self::map_of(snapshot),
             sequence_done: snapshot.sequence,
             snapshot_number: snapshot.number,
             ..Memory::default()
@@ -212,6 +213,15 @@ impl Protocol {
             }
         }
         Some(memory)
+    }
+
+    /// `adopt_cell`: what lay over the map when the snapshot began, over the body, which is younger.
+    fn map_of(snapshot: &Snapshot) -> Map {
+        std::array::from_fn(|block| {
+            let over = snapshot.cells[block];
+            let entry = snapshot.map[block].or(over.map(|_| Entry::AT_HOME))?;
+            Some(Entry { over, ..entry })
+        })
     }
 
     /// `scan.rs` and `Recovery::follow`: records by sequence, from every log that is claimed.
@@ -277,15 +287,15 @@ impl Protocol {
                 memory.rings[log].position = position;
             }
         }
-        for (block, newest) in memory.map.iter_mut().enumerate() {
+        for block in 0..BLOCKS {
             if record.invalid[block] {
-                *newest = None;
+                memory.map[block] = None;
             }
             if let Some(datum) = record.writes[block] {
-                let place = (!datum.zero).then_some(place);
-                *newest = Some(Entry { place, version: datum.version });
+                self.write_entry(memory, block, datum, place, record.relocation);
             }
         }
+        self.lay_over(memory, record, place);
         self.advance_ring(memory, place.0, place.1);
         if !record.relocation {
             memory.last_log = place.0;
@@ -306,24 +316,39 @@ fn each<T>(outcomes: &[Outcome], values: &[T], set: impl Fn(&mut Outcome, &T)) -
     all
 }
 
-/// What a read of `block` returns: the newest in memory, then the map, then home. Nothing where the
+/// What is wrong with a block that holds this although so much may be relied on.
+pub(crate) fn against(found: Content, floor: Content) -> Option<Wrong> {
+    if found.rest < floor.rest || found.bytes < floor.bytes {
+        Some(Wrong::Older)
+    } else {
+        (found.bytes < found.rest).then_some(Wrong::Mixed)
+    }
+}
+
+/// What a read of `block` returns: the newest in memory over what the map says, or home. Nothing where the
 /// log does not hold what the map says (EIO).
-pub(crate) fn read(state: &State, block: usize) -> Option<u8> {
+pub(crate) fn read(state: &State, block: usize) -> Option<Content> {
     let memory = state.memory.as_ref()?;
-    if let Some(datum) = memory.staged[block] {
-        return Some(datum.version);
+    let records = memory.records.iter().map(|flying| &flying.record);
+    let mut found = recorded(state, memory, block);
+    for record in records.filter(|record| !record.relocation) {
+        found = record.writes[block].map(|datum| datum.content).or(found);
+        found = found.map(|content| content.under(record.fragments[block]));
     }
-    let mut flying = memory.records.iter().rev().filter(|flying| !flying.record.relocation);
-    if let Some(datum) = flying.find_map(|flying| flying.record.writes[block]) {
-        return Some(datum.version);
-    }
-    match memory.map[block] {
-        None => Some(state.disk.home[block].newest()),
-        Some(Entry { place: None, version }) => Some(version),
-        Some(Entry { place: Some((log, slot)), version }) => {
+    found = memory.staged[block].map(|datum| datum.content).or(found);
+    found.map(|content| content.under(memory.staged_bytes[block]))
+}
+
+fn recorded(state: &State, memory: &Memory, block: usize) -> Option<Content> {
+    let Some(entry) = memory.map[block] else { return Some(state.disk.home[block].newest()) };
+    let below = match entry.place {
+        Place::Home => state.disk.home[block].newest(),
+        Place::Zero => entry.content,
+        Place::Log(log, slot) => {
             let record = state.disk.slots[usize::from(log)][usize::from(slot)];
             let holds = record.and_then(|record| record.writes[block]);
-            holds.is_some_and(|datum| datum.version == version).then_some(version)
+            holds.map(|datum| datum.content).filter(|content| *content == entry.content)?
         }
-    }
+    };
+    Some(below.under(entry.over.map(|piece| piece.version)))
 }

@@ -11,23 +11,92 @@ pub const LOGS: usize = 2;
 /// Most slots of a log; [`crate::Bounds::slots`] says how many are used.
 pub const SLOTS: usize = 3;
 
-/// What a record says about one block: which write, and whether it has a payload (zeroes have none,
+/// What a block holds: numbers of writes, from 1 for each block. A write of all of it makes both, a
+/// fragment some bytes alone. So the bytes are never older than the rest, or something came over what
+/// is newer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Content {
+    /// Which made all but the bytes.
+    pub rest: u8,
+    /// Which made the bytes that fragments bring.
+    pub bytes: u8,
+}
+
+impl Content {
+    /// After a write of all of it.
+    pub fn whole(version: u8) -> Self {
+        Self { rest: version, bytes: version }
+    }
+
+    /// With a fragment over it, if there is one.
+    #[must_use]
+    pub fn under(self, bytes: Option<u8>) -> Self {
+        Self { bytes: bytes.unwrap_or(self.bytes), ..self }
+    }
+
+    /// The newer of each.
+    #[must_use]
+    pub fn newest(self, other: Self) -> Self {
+        Self { rest: self.rest.max(other.rest), bytes: self.bytes.max(other.bytes) }
+    }
+}
+
+/// What a record says about one block: its content, and whether it has a payload (zeroes have none,
 /// so that no map entry points into the log for them).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datum {
-    /// Number of the write, from 1 for each block.
-    pub version: u8,
+    /// What it holds.
+    pub content: Content,
     /// Said by the record alone.
     pub zero: bool,
+}
+
+/// Where what an entry speaks of is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Log and slot.
+    Log(u8, u8),
+    /// Nowhere: the block is zero.
+    Zero,
+    /// At home, below a fragment.
+    Home,
+}
+
+/// Bytes that a record brought by themselves (`state/fragments.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// Number of the write.
+    pub version: u8,
+    /// The record's log and slot, which counts as live.
+    pub place: (u8, u8),
 }
 
 /// Where the newest copy of a block is; no entry means at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Log and slot, or nothing if the block is zero.
-    pub place: Option<(u8, u8)>,
-    /// Stands for the checksum.
-    pub version: u8,
+    /// Of all but what lies over it.
+    pub place: Place,
+    /// Stands for the checksum; of nothing at home.
+    pub content: Content,
+    /// What lies over it.
+    pub over: Option<Piece>,
+}
+
+impl Entry {
+    /// A block of which nothing was known gets bytes over it.
+    pub const AT_HOME: Self =
+        Self { place: Place::Home, content: Content { rest: 0, bytes: 0 }, over: None };
+
+    /// As a record's datum makes it.
+    pub fn of(datum: Datum, (log, slot): (u8, u8)) -> Self {
+        let place = if datum.zero { Place::Zero } else { Place::Log(log, slot) };
+        Self { place, content: datum.content, over: None }
+    }
+
+    /// Whether both are the same copy, whatever lies over it.
+    pub fn is_copy(&self, other: &Self) -> bool {
+        (self.place, self.content) == (other.place, other.content)
+    }
 }
 
 /// The map: one entry for each block that is not at home.
@@ -40,6 +109,8 @@ pub struct Record {
     pub sequence: u8,
     /// What it writes.
     pub writes: [Option<Datum>; BLOCKS],
+    /// Bytes that it brings over what the map says, after its writes.
+    pub fragments: [Option<u8>; BLOCKS],
     /// Blocks it takes out of the map, before its writes.
     pub invalid: [bool; BLOCKS],
     /// Logs it claims, each with the slot from which it will be scanned.
@@ -52,14 +123,14 @@ pub struct Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Home {
     /// On the medium.
-    pub durable: u8,
+    pub durable: Content,
     /// Completed and not flushed.
-    pub pending: Vec<u8>,
+    pub pending: Vec<Content>,
 }
 
 impl Home {
     /// What a read returns.
-    pub fn newest(&self) -> u8 {
+    pub fn newest(&self) -> Content {
         self.pending.last().copied().unwrap_or(self.durable)
     }
 }
@@ -73,6 +144,8 @@ pub struct Snapshot {
     pub sequence: u8,
     /// The map, streamed while writes went on.
     pub map: Map,
+    /// What lay over it when it began.
+    pub cells: [Option<Piece>; BLOCKS],
     /// Where each log stood when it began.
     pub positions: [u8; LOGS],
     /// Logs that recovery scans.
@@ -184,8 +257,10 @@ pub enum CheckpointStep {
     Flushing(Ticket),
     /// It is durable; a record is to say so.
     Releasing,
-    /// That record is on its way, or snapshots say it instead.
+    /// That record is on its way.
     Waiting,
+    /// Snapshots say it instead: so many stale copies, from the front of the queue, must be settled first.
+    Settling(u8),
 }
 
 /// A checkpoint of one block.
@@ -193,8 +268,10 @@ pub enum CheckpointStep {
 pub struct Checkpoint {
     /// Which block.
     pub block: u8,
-    /// The logged copy.
+    /// The logged copy, with what lay over it.
     pub entry: Entry,
+    /// What goes home.
+    pub content: Content,
     /// How far it is.
     pub step: CheckpointStep,
 }
@@ -214,7 +291,7 @@ pub struct Swap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
     /// What it wrote.
-    pub version: u8,
+    pub content: Content,
     /// Its bytes are durable then.
     pub ticket: Ticket,
     /// Stale copies, from the front of the queue, that must be settled first.
@@ -230,6 +307,10 @@ pub struct Memory {
     pub map: Map,
     /// Small writes not in a record yet.
     pub staged: [Option<Datum>; BLOCKS],
+    /// Bytes not in a record yet, of blocks that are not staged.
+    pub staged_bytes: [Option<u8>; BLOCKS],
+    /// In-place writes that are logged first, by their numbers: bytes lie over what is at home.
+    pub behind: [Option<u8>; BLOCKS],
     /// Records on their way, in order.
     pub records: Vec<InFlight>,
     /// Stale copies, in the order of their writes.
@@ -251,7 +332,7 @@ pub struct Memory {
     /// A swap under way.
     pub swap: Option<Swap>,
     /// In-place writes on their way.
-    pub transferring: [Option<u8>; BLOCKS],
+    pub transferring: [Option<Content>; BLOCKS],
     /// In-place writes that wait for their reply.
     pub waiting: [Option<Waiting>; BLOCKS],
     /// How many pending writes of each block the flush on the device covers.
@@ -271,6 +352,8 @@ pub enum Wrong {
     Refused,
     /// A map entry pointed to a slot that holds something else.
     Overwritten,
+    /// Bytes over something newer.
+    Mixed,
 }
 
 /// The model's whole state.
@@ -281,7 +364,7 @@ pub struct State {
     /// The engine, if it runs.
     pub memory: Option<Memory>,
     /// Newest write of each block that a client may rely on.
-    pub floor: [u8; BLOCKS],
+    pub floor: [Content; BLOCKS],
     /// Newest write of each block sent.
     pub sent: [u8; BLOCKS],
     /// Newest write of each block sent before the last recovery.

@@ -9,11 +9,16 @@ const OLDER: &str = "nothing older comes back";
 const REFUSED: &str = "a crash alone is no reason to refuse";
 const RISEN: &str = "what a recovery did not find stays gone";
 const OVERWRITTEN: &str = "no live slot is overwritten";
+const MIXED: &str = "no bytes come over what is newer";
 
 fn law_broken_by(mistake: Mistake) -> &'static str {
     match mistake {
         Mistake::ReuseLiveSlot => OVERWRITTEN,
         Mistake::KeepBehindGap => RISEN,
+        Mistake::InPlaceUnderFragment
+        | Mistake::InPlaceUnderFragmentOfLog
+        | Mistake::SpillUnderFragment
+        | Mistake::EndBeforeSettled => MIXED,
         Mistake::ReuseProtectedSlot
         | Mistake::FreeBeforeSnapshotIsDurable
         | Mistake::UseBeforeClaim
@@ -29,6 +34,15 @@ fn a_small_model_without_a_mistake_keeps_every_law() {
     println!("{} states, {} events deep", explored.states_unique, explored.depth);
     assert_eq!(explored.counterexample, None, "repeat with: cargo xtask protocol");
     assert!(explored.states_unique > 30_000, "found only {}", explored.states_unique);
+}
+
+#[test]
+fn bytes_beside_whole_blocks_keep_every_law_whatever_goes_in_place_or_home() {
+    let bounds = Bounds { records: 2, snapshots: 0, ..Bounds::FRAGMENTS };
+    let explored = explore(Protocol { bounds, mistake: None }, 1_000_000);
+    println!("{} states, {} events deep", explored.states_unique, explored.depth);
+    assert_eq!(explored.counterexample, None, "repeat with: cargo xtask protocol");
+    assert!(explored.complete && explored.states_unique > 80_000, "{}", explored.states_unique);
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Engine {
         let recorded = self.core.recorded();
         let stays = |block: &u64| {
             let start = block * BLOCK_SECTORS;
-            recorded.has_fragments_over_home(start..start + BLOCK_SECTORS)
+            recorded.fragments().touches(start..start + BLOCK_SECTORS)
         };
         self.stage.blocks().take(self.stage.singles_at_front()).take_while(stays).count()
     }

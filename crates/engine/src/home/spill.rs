@@ -165,7 +165,7 @@ impl Home {
             let sectors = start..start + BLOCK_SECTORS;
             // What records hold of a sector in bytes would come over what is newer at home, should the power go before they are taken back.
             let touches = !busy.is_empty() && busy.overlaps(sectors.clone())
-                || core.recorded().has_fragments_over_home(sectors);
+                || core.recorded().fragments().touches(sectors);
             touches || (at >= needed && self.failed.rests(block, core.now()))
         };
         stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)

@@ -101,6 +101,8 @@ pub(crate) struct Fragments {
     cost_bytes: u64,
     /// Counts changes, so that one can be told from another.
     clock: u64,
+    /// When a block lost the last of its pieces last, by that count: what lies under it may be new since then, and nothing else tells.
+    emptied_at: u64,
 }
 
 impl Fragments {
@@ -198,6 +200,7 @@ impl Fragments {
             (block.base_since, block.changed_at) = (self.clock, self.clock);
             if block.pieces.is_empty() {
                 self.blocks.remove(&number);
+                self.emptied_at = self.clock;
             }
         }
     }
@@ -263,7 +266,7 @@ impl Fragments {
     /// Whether what was read under the entry's block at that count of changes is what lies there still.
     pub(crate) fn has_base_of(&self, entry: &Entry, clock: u64) -> bool {
         let block = self.blocks.get(&(entry.home_sector / BLOCK_SECTORS));
-        block.is_none_or(|block| block.base_since <= clock)
+        block.map_or(self.emptied_at, |block| block.base_since) <= clock
     }
 
     /// As a snapshot has them.

@@ -14,19 +14,6 @@ use nearhead_format::{Entry, Place};
 use std::ops::Range;
 
 impl Recorded {
-    /// Whether bytes lie over what is at home of these sectors: what is written there comes under them, until a record takes them back. Where
-    /// they lie over a copy in a log, or over zeros, home is nothing to them.
-    pub(crate) fn has_fragments_over_home(&self, sectors: Range<u64>) -> bool {
-        self.fragments.touched(sectors).any(|run| {
-            let mut is_at_home = false;
-            self.map.lookup(run.start, run.end - run.start, &mut |segment| {
-                is_at_home |=
-                    matches!(segment, Segment::Mapped(entry) if entry.place == Place::Home);
-            });
-            is_at_home
-        })
-    }
-
     /// A piece of a snapshot.
     pub(crate) fn adopt_cell(&mut self, cell: &FragmentCell) {
         let bytes = &cell.bytes[..usize::from(cell.len)];

@@ -27,6 +27,8 @@ pub struct Ram {
     blocks: Blocks,
     pub durable: Blocks,
     unflushed: Vec<Unflushed>,
+    /// Of each flush that was asked for and not carried out, how much of that it covers.
+    covered: VecDeque<usize>,
     asked: VecDeque<Request>,
     replies: VecDeque<Reply>,
     is_stopping: bool,
@@ -112,6 +114,7 @@ impl Ram {
             durable: blocks.clone(),
             blocks,
             unflushed: Vec::new(),
+            covered: VecDeque::new(),
             asked: VecDeque::new(),
             replies: VecDeque::new(),
             is_stopping: false,
@@ -207,6 +210,17 @@ impl Ram {
         }
     }
 
+    /// A flush is for what was carried out when it was asked for, and for nothing that came while it was on its way.
+    fn make_covered_durable(&mut self) {
+        let count = self.covered.pop_front().unwrap_or(0);
+        for write in self.unflushed.drain(..count) {
+            store(&mut self.durable, write.offset, &write.bytes);
+        }
+        for later in &mut self.covered {
+            *later -= count;
+        }
+    }
+
     /// What an atomic write says of its bytes must be true at the moment at which it is asked for: those that are not new are what a read
     /// would give, and nothing is on its way to them.
     fn check_changed(&self, extents: &[(u64, Payload)], changed: &Changed) {
@@ -273,8 +287,7 @@ impl Ram {
             Operation::WriteAtomic { extents, changed } => self.write_atomic(&extents, &changed),
             Operation::Flush => {
                 self.flushes += 1;
-                self.unflushed.clear();
-                self.durable = self.blocks.clone();
+                self.make_covered_durable();
             }
             Operation::Hint { offset, len, hint } => {
                 match hint {
@@ -314,6 +327,9 @@ impl Service for Ram {
     fn submit(&mut self, request: Request, _: Nanos) {
         if let Operation::WriteAtomic { extents, changed } = &request.operation {
             self.check_changed(extents, changed);
+        }
+        if matches!(request.operation, Operation::Flush) {
+            self.covered.push_back(self.unflushed.len());
         }
         self.asked.push_back(request);
     }

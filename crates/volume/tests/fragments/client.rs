@@ -97,11 +97,13 @@ struct Asked {
     /// Of a read: what each sector was or became since it was asked for.
     versions: Option<Vec<Vec<Vec<u8>>>>,
     is_trim: bool,
+    /// A crash may take it back although it was answered.
+    is_volatile: bool,
 }
 
 impl Asked {
     fn write(sectors: Range<u64>) -> Self {
-        Self { sectors, versions: None, is_trim: false }
+        Self { sectors, versions: None, is_trim: false, is_volatile: false }
     }
 
     fn is_read(&self) -> bool {
@@ -299,6 +301,8 @@ impl<'a> Client<'a> {
                 let found = &bytes[at * SECTOR..(at + 1) * SECTOR];
                 let is_right = sector.is_any || versions[at].iter().any(|version| version == found);
                 assert!(is_right, "{}", self.tell(&format!("sector {number} was read wrong")));
+            } else if asked.is_volatile {
+                // Old or new from now on.
             } else if let Some(becomes) = sector.becomes.take() {
                 sector.is = becomes;
                 sector.is_any = asked.is_trim;

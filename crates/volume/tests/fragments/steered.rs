@@ -157,3 +157,35 @@ fn where_no_log_has_room_what_lies_under_bytes_waits() {
     }
     assert!(spilled > 0, "every log had room: the test says nothing");
 }
+
+/// A snapshot has its cells from when it began, and the map piece by piece: before it comes to a block that has bytes over a copy in a log,
+/// that block is written in place. Nothing but the snapshot says then that the copy counts no more.
+#[test]
+fn bytes_of_a_snapshot_come_over_nothing_that_was_written_in_place_since_it_began() {
+    let still = Options { swap_above_pct: None, watermark_pct: None, ..options("mlb", 512) };
+    let options = Options { snapshot_after_bytes: 64 << 20, ack: AckMode::Flush, ..still };
+    let mut client = Client::new(&options, steered(false), 1);
+    // More of the map than a piece of a snapshot holds.
+    for at in 0..14_000 {
+        client.write(at * 4..at * 4 + 1);
+        if at % 400 == 399 {
+            client.until_answered();
+        }
+    }
+    client.until_answered();
+    let last = 14_000 * 4 + 8;
+    // Its home is not blank any more.
+    client.write_in_place(last..last + BLOCK, true);
+    client.until_answered();
+    client.write(last..last + BLOCK);
+    client.until_answered();
+    client.fragments([last + 3]);
+    client.until_answered();
+    // It ends before the first piece.
+    client.write_in_place_for_now(last..last + BLOCK);
+    client.rest(Nanos::from_millis(1));
+    let before = client.begin_snapshot();
+    client.until_answered();
+    client.until_snapshot_after(before);
+    client.cut_now();
+}

@@ -1,5 +1,7 @@
-//! The decision table of docs/recovery.md, row by row: the table says what must happen, this file
-//! says how to damage the bytes. A row that only one of them has fails the test.
+//! The decision tables of docs/recovery.md, row by row: a table says what must happen, this file and
+//! the one below it say how to damage the bytes. A row that only one of them has fails the test.
+
+mod fragments;
 
 use crate::support::content::{SECTOR, payload, versions};
 use crate::support::disk::{Fault, FaultKind, TestDisk};
@@ -18,7 +20,31 @@ use nearhead_volume::repair::weigh;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-const TABLE: &str = include_str!("../../../../docs/recovery.md");
+const DOCUMENT: &str = include_str!("../../../../docs/recovery.md");
+
+/// One table, and what builds its rows.
+struct Table {
+    /// Of its section.
+    heading: &'static str,
+    build: fn() -> Damaged,
+    /// False if there is no such row.
+    damage: fn(&mut Damaged, &str) -> bool,
+    /// How many writes it tells of.
+    writes: usize,
+    /// What each of them reads as; errors are told in the text.
+    read: fn(&mut Volume<TestDisk>, Nanos, &mut String) -> Vec<String>,
+    /// The file that knows its rows.
+    source: &'static str,
+}
+
+const WHOLE_WRITES: Table = Table {
+    heading: "\n## Decision table\n",
+    build: Damaged::build,
+    damage: Damaged::damage,
+    writes: WRITES.len(),
+    read: read_writes,
+    source: include_str!("recovery_table.rs"),
+};
 
 /// First sectors of the four writes; each is 8 sectors long.
 const WRITES: [u64; 4] = [0, 16, 32, 48];
@@ -33,12 +59,14 @@ struct Row {
     reads: Vec<String>,
 }
 
-fn rows() -> Vec<Row> {
-    let lines = TABLE.lines().filter(|line| line.starts_with("| `"));
+fn rows(table: &Table) -> Vec<Row> {
+    let section = DOCUMENT.split(table.heading).nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let lines = section.lines().filter(|line| line.starts_with("| `"));
     lines
         .map(|line| {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            assert_eq!(cells.len(), 8, "a row has 8 columns: {line}");
+            assert_eq!(cells.len(), 4 + table.writes, "columns of a row: {line}");
             Row {
                 id: cells[0].trim_matches('`').to_owned(),
                 opens: match cells[2] {
@@ -263,14 +291,14 @@ impl Damaged {
         true
     }
 
-    /// Opens the volume and reads the four writes: every message, and what each read gave.
-    fn open(self) -> (bool, String, Vec<String>) {
+    /// Opens the volume and reads the writes: every message, and what each read gave.
+    fn open(self, table: &Table) -> (bool, String, Vec<String>) {
         let mut disk = TestDisk::with_image(self.properties, self.image);
         if let Some(fault) = self.fault {
             disk.add_fault(fault);
         }
         let (accept_loss, rebuild) = (self.accept_loss, self.rebuild);
-        let none = || vec!["–".to_owned(); WRITES.len()];
+        let none = || vec!["–".to_owned(); table.writes];
         let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
             config.accept_loss = accept_loss;
             config.rebuild = rebuild;
@@ -292,7 +320,7 @@ impl Damaged {
             }
             volume.take_rebuilt(weighed.to_give_up(false));
         }
-        let reads = read_writes(&mut volume, now, &mut messages);
+        let reads = (table.read)(&mut volume, now, &mut messages);
         (true, messages, reads)
     }
 }
@@ -318,15 +346,15 @@ fn read_writes(volume: &mut Volume<TestDisk>, now: Nanos, messages: &mut String)
     reads
 }
 
-#[test]
-fn recovery_table_says_what_recovery_does() {
+fn assert_table(table: &Table) {
     let mut wrong = Vec::new();
-    let rows = rows();
+    let rows = rows(table);
     for row in &rows {
-        let mut damaged = Damaged::build();
-        assert!(damaged.damage(&row.id), "docs/recovery.md has the row {}, this test not", row.id);
-        let (opens, messages, reads) = damaged.open();
-        let poisoned = reads.iter().any(|read| read == "EIO");
+        let mut damaged = (table.build)();
+        let is_known = (table.damage)(&mut damaged, &row.id);
+        assert!(is_known, "docs/recovery.md has the row {}, this test not", row.id);
+        let (opens, messages, reads) = damaged.open(table);
+        let poisoned = reads.iter().any(|read| read.starts_with("EIO"));
         let silent = row.reported.is_empty() && !poisoned && !messages.is_empty();
         let missing: Vec<_> =
             row.reported.iter().filter(|part| !messages.contains(*part)).collect();
@@ -339,24 +367,21 @@ fn recovery_table_says_what_recovery_does() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The rows this file knows and the table does not.
-    let source = include_str!("recovery_table.rs");
-    let arms = source.split("match id {").nth(1).and_then(|text| text.split("_ => return").next());
-    let repairs =
-        source.split("match id {").nth(2).and_then(|text| text.split("_ => return").next());
-    let ids = [arms, repairs].map(|arms| arms.unwrap().split('"').skip(1).step_by(2));
-    for id in ids.into_iter().flatten().filter(|id| *id != "repair-") {
+    // The rows the source knows and the table does not.
+    let arms = table.source.split("    match id {\n").skip(1);
+    let arms: Vec<_> = arms.map(|arms| arms.split("_ => return").next().unwrap()).collect();
+    assert_eq!(arms.len(), 2, "those that repair mends are apart");
+    let ids = arms.iter().flat_map(|arms| arms.split('"').skip(1).step_by(2));
+    for id in ids.filter(|id| *id != "repair-") {
         assert!(rows.iter().any(|row| row.id == id), "docs/recovery.md lacks the row {id}");
     }
 }
 
 /// Nothing that a recovery found is touched by the first record after it, wherever the damage was.
-#[test]
-fn what_a_recovery_found_is_found_again_after_the_next_record() {
-    let rows = rows();
-    for row in rows.iter().filter(|row| row.opens) {
-        let mut damaged = Damaged::build();
-        assert!(damaged.damage(&row.id));
+fn assert_found_again(table: &Table) {
+    for row in rows(table).iter().filter(|row| row.opens) {
+        let mut damaged = (table.build)();
+        assert!((table.damage)(&mut damaged, &row.id));
         if damaged.fault.is_some() || damaged.accept_loss || damaged.rebuild {
             continue;
         }
@@ -364,7 +389,7 @@ fn what_a_recovery_found_is_found_again_after_the_next_record() {
         let disk = TestDisk::with_image(properties.clone(), image);
         let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}).unwrap();
         let mut now = volume.run_until_open(now).unwrap();
-        let before = read_writes(&mut volume, now, &mut String::new());
+        let before = (table.read)(&mut volume, now, &mut String::new());
         let operation =
             Operation::Write { offset: 80 * SECTOR, data: payload(80, 8, 9), fua: true };
         volume.submit(Request { id: RequestId(9), operation }, now);
@@ -379,6 +404,17 @@ fn what_a_recovery_found_is_found_again_after_the_next_record() {
         let disk = TestDisk::with_image(properties, volume.disk().image());
         let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}).unwrap();
         let now = volume.run_until_open(now).unwrap();
-        assert_eq!(read_writes(&mut volume, now, &mut String::new()), before, "row {}", row.id);
+        let after = (table.read)(&mut volume, now, &mut String::new());
+        assert_eq!(after, before, "row {}", row.id);
     }
+}
+
+#[test]
+fn recovery_table_says_what_recovery_does() {
+    assert_table(&WHOLE_WRITES);
+}
+
+#[test]
+fn what_a_recovery_found_is_found_again_after_the_next_record() {
+    assert_found_again(&WHOLE_WRITES);
 }

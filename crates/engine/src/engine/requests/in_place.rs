@@ -3,8 +3,9 @@
 //! Order of one in-place write, each step waiting for the one before:
 //!
 //! 1. the lock on its sectors: overlapping in-place writes go one after the other;
-//! 2. no fragments over what is at home of its sectors: those bytes would come over what is newer there, should the power go before a record
-//!    takes them back; so those sectors are logged as well, whole, before they go home;
+//! 2. no fragments over its sectors: those bytes would come over what is newer at home, should the power go before a record takes them
+//!    back, also where they lie over a copy in a log, which a snapshot that is being written may leave out; so those sectors are logged as
+//!    well, whole, before they go home;
 //!    no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
 //!    always the order of records and transfers, never a race;
 //! 3. no checkpoint batch over its sectors: an older copy must not land on top of it;
@@ -146,7 +147,7 @@ impl Engine {
             let error = self.core.failure_error();
             return self.finish_slot(slot, Err(error));
         }
-        if self.core.recorded().has_fragments_over_home(start..end) {
+        if self.core.recorded().fragments().touches(start..end) {
             self.log_over_fragments(slot);
         }
         if self.is_in_memory(start, end) {

@@ -150,3 +150,18 @@ fn cells_become_the_pieces_again_that_they_were() {
     assert_eq!((needed_again, again.cost_bytes()), (needed, fragments.cost_bytes()));
     assert_eq!(again.cells().collect::<Vec<_>>(), cells);
 }
+
+/// What was read below a block's pieces says nothing of what is there once another brought some and they are gone as well.
+#[test]
+fn what_was_read_under_pieces_that_are_all_gone_may_be_older_than_what_is_there() {
+    let mut fragments = Fragments::default();
+    let entry = Entry { home_sector: 4, len_sectors: 2, place: Place::Home, crc: 0 };
+    fragments.add(100, &[1, 2], 800, &mut |_| {});
+    let read_at = fragments.clock();
+    assert!(fragments.has_base_of(&entry, read_at));
+    fragments.drop_sectors(0, BLOCK_SECTORS, &mut |_| {});
+    fragments.add(100, &[3], 808, &mut |_| {});
+    fragments.drop_sectors(0, 1, &mut |_| {});
+    assert!(!fragments.has_base_of(&entry, read_at));
+    assert!(fragments.has_base_of(&entry, fragments.clock()), "it may be read again");
+}

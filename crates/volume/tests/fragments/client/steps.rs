@@ -35,6 +35,16 @@ impl<'a> Client<'a> {
         });
     }
 
+    /// The same of a client that does not wait until it is durable.
+    pub(crate) fn write_in_place_for_now(&mut self, sectors: Range<u64>) {
+        let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
+        self.random.fill(&mut bytes);
+        self.becomes(&sectors, &bytes);
+        let (offset, data) = (sectors.start * SECTOR as u64, payload(&bytes));
+        let asked = Asked { is_volatile: true, ..Asked::write(sectors) };
+        self.send(asked, Operation::WriteInPlace { offset, data, fua: false });
+    }
+
     /// Reads them: the head is there then.
     pub(crate) fn read(&mut self, sectors: Range<u64>) {
         self.ask_read(sectors);
@@ -78,9 +88,20 @@ impl<'a> Client<'a> {
 
     /// One snapshot more is there.
     pub(crate) fn snapshot(&mut self) {
+        let before = self.begin_snapshot();
+        self.until_snapshot_after(before);
+    }
+
+    /// The first piece of a snapshot is on its way; gives the number of the one before.
+    pub(crate) fn begin_snapshot(&mut self) -> u64 {
         let before = self.volume.status().snapshot_number;
         self.volume.start_snapshot(self.now);
         self.turn();
+        before
+    }
+
+    /// The one after that is there.
+    pub(crate) fn until_snapshot_after(&mut self, before: u64) {
         while self.volume.status().snapshot_number == before {
             self.now = self.volume.wake().at.expect("a snapshot comes").max(self.now);
             self.turn();
