@@ -149,12 +149,14 @@ impl Engine {
 
     /// How many blocks at the front may not go home, as bytes that records hold would come over them.
     fn over_fragments_at_front(&self) -> usize {
-        let recorded = self.core.recorded();
-        let stays = |block: &u64| {
-            let start = block * BLOCK_SECTORS;
-            recorded.fragments().touches(start..start + BLOCK_SECTORS)
-        };
-        self.stage.blocks().take(self.stage.singles_at_front()).take_while(stays).count()
+        let singles = self.stage.blocks().take(self.stage.singles_at_front());
+        singles.take_while(|block| self.lies_under_bytes(*block)).count()
+    }
+
+    /// Whether records hold bytes that lie over the block.
+    fn lies_under_bytes(&self, block: u64) -> bool {
+        let start = block * BLOCK_SECTORS;
+        self.core.recorded().fragments().touches(start..start + BLOCK_SECTORS)
     }
 
     /// Whether putting off what waits at the front is an error for anybody.
@@ -174,7 +176,10 @@ impl Engine {
     fn nobody_passes(&self) -> bool {
         let (failed, now) = (self.home.failed(), self.core.now());
         self.schedule.when_full() == WhenFull::Wait
-            || self.stage.singles().all(|block| failed.rests(block, now))
+            || self
+                .stage
+                .singles()
+                .all(|block| failed.rests(block, now) || self.lies_under_bytes(block))
     }
 
     /// Whether snapshots free what records since the last one protect, or settle what in-place writes made stale.
