@@ -79,6 +79,7 @@ impl Waiting {
         self.changes.push(who);
     }
 
+    /// Whether anybody waits for room in a record.
     pub(crate) fn awaits_changes(&self) -> bool {
         !self.changes.is_empty()
     }

@@ -25,6 +25,8 @@ pub mod random_cuts;
 pub mod raw;
 pub mod status;
 pub mod steps;
+mod stop;
 mod system;
 
+pub use stop::stop;
 pub use system::{Effort, Report, System};

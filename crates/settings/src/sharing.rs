@@ -4,7 +4,7 @@
 use crate::units::Span;
 use nearhead_disk::Nanos;
 use nearhead_engine::Config;
-use nearhead_engine::admission::{WithShare, WithTarget};
+use nearhead_engine::admission::{Admission, WithShare, WithTarget};
 use nearhead_format::Superblock;
 
 /// The largest share of bulk, in percent: durable writes always get on.
@@ -28,28 +28,24 @@ impl Sharing {
     pub fn configure(self, superblock: &Superblock, config: &mut Config) -> Result<(), String> {
         let p99 = self.durable_p99.map(|span| span.0).filter(|span| *span > Nanos::ZERO);
         let share = self.bulk_share.filter(|share| *share > 0);
-        let option = match (p99, share) {
+        let below = config.admission.boxed();
+        let (option, admission): (_, Box<dyn Admission>) = match (p99, share) {
             (None, None) => return Ok(()),
+            (Some(p99), None) => ("--durable-p99", Box::new(WithTarget::new(below, p99))),
+            (None, Some(share)) => ("--bulk-share", Box::new(WithShare::new(below, share))),
             (Some(_), Some(_)) => {
                 return Err(
                     "--bulk-share: expected no --durable-p99 with it, found both: either bulk gives way or durable writes do; leave one out"
                         .to_owned(),
                 );
             }
-            (Some(_), None) => "--durable-p99",
-            (None, Some(_)) => "--bulk-share",
         };
         if superblock.layout.log_count() == 0 {
             return Err(format!(
                 "{option}: expected a volume with logs, found one without; leave {option} out"
             ));
         }
-        let below = config.admission.boxed();
-        config.admission = match (p99, share) {
-            (Some(p99), _) => Box::new(WithTarget::new(below, p99)),
-            (_, Some(share)) => Box::new(WithShare::new(below, share)),
-            _ => below,
-        };
+        config.admission = admission;
         Ok(())
     }
 }

@@ -216,11 +216,7 @@ fn who_is_told_the_superblock_finds_the_snapshots_on_the_data_devices() {
     let (log, data) = made(1);
     let (mut volume, mut now) = open(log, data).unwrap();
     write(&mut volume, &mut now, 4096, 7);
-    volume.begin_shutdown(now);
-    while !volume.is_shut_down() {
-        volume.drive(now);
-        now = volume.wake_at().unwrap_or(now).max(now);
-    }
+    now = nearhead_laws::stop(&mut volume, now);
     let superblock = volume.superblock().clone();
     let (log, _, mut data) = volume.into_lanes().into_all();
     data.reverse();

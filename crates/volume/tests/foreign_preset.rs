@@ -15,7 +15,6 @@ use nearhead_example_policies::{FullestFirst, InTurn};
 use nearhead_format::layout::Region;
 use nearhead_format::{Entry, LayoutKind, Place, PresetNumber};
 use nearhead_models::CrashDisk;
-use nearhead_service::Service;
 use nearhead_volume::check::check_with;
 use nearhead_volume::{
     Clock, CreateOptions, Facts, NamedPreset, OpenError, Presets, SyncIo, Volume, create, grow,
@@ -128,11 +127,7 @@ fn it_is_checked_and_grown_by_who_knows_it() {
     let (disk, now) = created();
     let mut run = opened(disk, now);
     write(&mut run, 10, 1);
-    run.volume.begin_shutdown(run.now);
-    while !run.volume.is_shut_down() {
-        run.volume.drive(run.now);
-        run.now = run.volume.wake_at().unwrap_or(run.now).max(run.now);
-    }
+    run.now = nearhead_laws::stop(&mut run.volume, run.now);
     let (small, now) = (run.volume.into_disk(), run.now);
     let properties = Properties { capacity_bytes: 96 * MIB, ..small.properties().clone() };
     let mut disk = CrashDisk::with_image(properties, small.image_after(&|_, _| true));

@@ -87,11 +87,7 @@ impl Shingled {
     }
 
     fn stop_and_start(mut self) -> Self {
-        self.run.volume.begin_shutdown(self.run.now);
-        while !self.run.volume.is_shut_down() {
-            self.run.volume.drive(self.run.now);
-            self.run.now = self.run.volume.wake_at().unwrap_or(self.run.now).max(self.run.now);
-        }
+        self.run.now = nearhead_laws::stop(&mut self.run.volume, self.run.now);
         Self::open(self.run.volume.into_disk(), self.run.now, self.versions)
     }
 

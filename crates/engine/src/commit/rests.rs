@@ -10,7 +10,7 @@ use crate::admission::Admission;
 use nearhead_disk::Nanos;
 
 /// No durable write waits longer because of this, whatever the disk's records cost.
-pub(crate) const REST_MAX: Nanos = Nanos::from_secs(1);
+const REST_MAX: Nanos = Nanos::from_secs(1);
 /// A stream with nothing under way for so long is over: whoever reads one call after the other asks for the next one sooner.
 const STREAM_ENDS_AFTER: Nanos = Nanos::from_millis(20);
 

@@ -324,14 +324,7 @@ impl<'a> Client<'a> {
     fn restart(&mut self) {
         self.settle();
         self.note_brought();
-        self.volume.begin_shutdown(self.now);
-        loop {
-            self.volume.drive(self.now);
-            if self.volume.is_shut_down() {
-                break;
-            }
-            self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
-        }
+        self.now = nearhead_laws::stop(&mut self.volume, self.now);
         let left = self.volume.engine().occupancy();
         let image = self.volume.disk().image();
         (self.volume, self.now) =

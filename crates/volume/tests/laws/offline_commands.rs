@@ -12,7 +12,6 @@ use crate::support::seen::{Device, Seen, Subject, Used, run_on};
 use nearhead_disk::Nanos;
 use nearhead_format::{AckMode, Place, SnapshotHeader, Superblock};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_service::Service;
 use nearhead_volume::forget::{LostBlock, give_up};
 use nearhead_volume::repair::{clear_torn, repair_superblocks, weigh};
 use nearhead_volume::{SyncIo, Volume, create, find_superblock, grow};
@@ -321,7 +320,7 @@ fn rebuild(subject: &Subject, device: Device) -> Device {
         config.rebuild = true;
     });
     let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
-    let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
+    let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
     if let Some(weighed) = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)) {
         let superblock = volume.superblock().clone();
         let mut io = volume.lanes_mut().in_virtual_time(now);
@@ -329,11 +328,7 @@ fn rebuild(subject: &Subject, device: Device) -> Device {
         volume.take_rebuilt(weighed.to_give_up(false));
         volume.start_snapshot(now);
     }
-    volume.begin_shutdown(now);
-    while !volume.is_shut_down() {
-        volume.drive(now);
-        now = volume.wake_at().unwrap_or(now).max(now);
-    }
+    nearhead_laws::stop(&mut volume, now);
     Device::of(volume)
 }
 

@@ -14,7 +14,6 @@ use nearhead_models::{MemoryStore, Store};
 use nearhead_service::{Changed, Operation, Reply, Request, RequestId, Service};
 use nearhead_volume::create::create;
 use nearhead_volume::{Clock, Lanes, Volume};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 const TABLE: Table = Table {
@@ -126,14 +125,7 @@ impl Filled {
     }
 
     fn restarted(mut self) -> Self {
-        self.volume.begin_shutdown(self.now);
-        loop {
-            self.volume.drive(self.now);
-            if self.volume.is_shut_down() {
-                break;
-            }
-            self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
-        }
+        nearhead_laws::stop(&mut self.volume, self.now);
         let image = self.volume.disk().image();
         Self::open(self.options, Some(image))
     }
@@ -173,16 +165,7 @@ fn built() -> Damaged {
     filled.bring(3);
     let superblock = filled.volume.superblock().clone();
     let image = filled.volume.disk().image();
-    let mut damaged = Damaged {
-        image,
-        properties,
-        superblock,
-        fault: None,
-        accept_loss: false,
-        rebuild: false,
-        records: BTreeMap::new(),
-    };
-    damaged.find_records();
+    let damaged = Damaged::of(image, properties, superblock);
     let found: Vec<_> = damaged.records.keys().copied().collect();
     let all = [UNDER_C, A, B, C, UNDER_E, E_LOGGED, E_TAKEN_BACK, UNDER_D, D];
     assert_eq!(found, all);

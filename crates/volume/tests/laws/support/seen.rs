@@ -201,14 +201,8 @@ impl Used {
 
     /// Stops in order; gives the device, with whatever a cut may leave of it.
     pub(crate) fn stop(mut self) -> Device {
-        self.volume.begin_shutdown(self.now);
-        loop {
-            self.volume.drive(self.now);
-            if self.volume.is_shut_down() {
-                return Device::of(self.volume);
-            }
-            self.now = self.volume.wake_at().expect("a stop ends").max(self.now);
-        }
+        nearhead_laws::stop(&mut self.volume, self.now);
+        Device::of(self.volume)
     }
 
     /// The content if the power goes now and nothing is lost.
