@@ -30,6 +30,9 @@ impl Life<'_> {
             match self.read_now(base, WINDOW_SECTORS)? {
                 Ok(found) => self.note_content(&mut content, base, found),
                 Err(error) if !self.is_damaged() => {
+                    if self.opens_again()? {
+                        return self.check_content();
+                    }
                     return Err(format!("after a restart with the disk in order: {error}"));
                 }
                 Err(_) => self.read_piecewise(base, &mut content)?,

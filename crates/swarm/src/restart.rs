@@ -166,6 +166,20 @@ impl Life<'_> {
         Ok(())
     }
 
+    /// A fault that was on its way when the disk was put in order may have cost a device: until it is opened again the volume serves
+    /// without, and what is there cannot be read.
+    pub(crate) fn opens_again(&mut self) -> Result<bool, String> {
+        if self.volume()?.status().stats.devices_given_up == 0 {
+            return Ok(false);
+        }
+        self.volume = None;
+        self.waiting.clear();
+        self.disk.power_cut();
+        self.disarm();
+        self.open()?;
+        Ok(true)
+    }
+
     /// Hints are what an orderly stop, or a cut, leaves; damage may cost more.
     fn check_hints(&mut self) -> Result<(), String> {
         let found: Vec<_> = self.volume()?.engine().hints().collect();

@@ -16,7 +16,6 @@ use crate::open::{Found, OpenError, find_superblock_to_change};
 use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
-use nearhead_format::layout::SLOT_BYTES_MIN;
 use nearhead_format::{
     BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, LayoutKind, Superblock, superblock,
 };
@@ -217,10 +216,10 @@ fn groups_max(layout: &Layout, map_slot_bytes: u64) -> u64 {
     if !layout.fragments {
         return most;
     }
-    // The room for what is left of fragments grows with the logs, up to a bound.
+    // The room for what is left of fragments grows with the logs, up to a bound and to what the slots have beside the least for a map.
     let has_room = |count: u64| {
         let room = Layout { group_count: count as u32, ..*layout }.fragment_room_bytes();
-        count * per_log + room <= kept && SLOT_BYTES_MIN + room <= layout.slot_bytes
+        count * per_log + room <= kept
     };
     let (mut fits, mut end) = (0, most + 1);
     while end - fits > 1 {

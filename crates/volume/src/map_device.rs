@@ -50,7 +50,7 @@ pub(crate) fn create(
         return Err(CreateError::Disk(DiskError {
             kind: DiskErrorKind::Invalid,
             detail: format!(
-                "map device: expected room for two snapshots of {least} bytes, found {} for each; use a larger one",
+                "map device: expected room for two snapshots of {least} bytes, found {} for each; use a larger one, or a volume without fragments",
                 header.slot_bytes
             ),
         }));

@@ -85,6 +85,24 @@ fn the_map_loses_no_room_in_a_slot_to_fragments() {
 }
 
 #[test]
+fn logs_beyond_those_that_a_slot_was_made_for_take_no_room_for_fragments_from_the_map() {
+    let options = LayoutOptions {
+        group_bytes: Some(10 * MIB),
+        log_bytes: Some(MIB),
+        fragments: true,
+        ..LayoutOptions::new(LayoutKind::ManyLogs)
+    };
+    let layout = Layout::plan(128 * MIB, &options).unwrap();
+    let free = layout.slot_bytes - SLOT_BYTES_MIN;
+    for group_count in [layout.group_count, 16, 17, 64, 100_000] {
+        let grown = Layout { group_count, ..layout };
+        let share = u64::from(group_count) * MIB / 16;
+        assert_eq!(grown.fragment_room_bytes(), share.min(4 * MIB).min(free), "{group_count}");
+    }
+    assert!((MIB..4 * MIB).contains(&free), "{free}");
+}
+
+#[test]
 fn what_has_no_homes_or_no_logs_refuses_fragments_by_name() {
     for kind in LayoutKind::ALL.into_iter().filter(|kind| !can_have_fragments(*kind)) {
         let options = LayoutOptions { fragments: true, ..defaults(kind, 1 << 30) };
@@ -104,7 +122,7 @@ fn what_has_no_homes_or_no_logs_refuses_fragments_by_name() {
 fn slots_without_the_room_are_refused_down_to_a_block() {
     let options = LayoutOptions { fragments: true, ..LayoutOptions::new(LayoutKind::ManyLogs) };
     let sound = Layout::plan(1 << 30, &options).unwrap().with_near_slot();
-    let least = SLOT_BYTES_MIN + sound.fragment_room_bytes();
+    let least = SLOT_BYTES_MIN + (64 << 10);
     assert!(sound.slot_bytes > least);
     assert_eq!(Layout { slot_bytes: least, ..sound }.validate(), Ok(()));
     let refused = Layout { slot_bytes: least - 4096, ..sound }.validate().unwrap_err();

@@ -185,12 +185,16 @@ impl Layout {
         self.slots().body_bytes_max()
     }
 
-    /// Bytes of a snapshot body that are kept for what is left of fragments, in whole blocks; 0 if records have none.
+    /// Bytes of a snapshot body that are kept for what is left of fragments, in whole blocks; 0 if records have none. A share of all logs,
+    /// but never what the map needs of a slot: a volume that grows far beyond what it was made for keeps the room that its slots have, and
+    /// logs whole sectors once that is full.
     pub fn fragment_room_bytes(&self) -> u64 {
         if !self.fragments {
             return 0;
         }
-        plan::fragment_room_for(u64::from(self.log_count()), self.log_bytes)
+        let wanted = plan::fragment_room_for(u64::from(self.log_count()), self.log_bytes);
+        let free = self.slot_bytes.saturating_sub(SLOT_BYTES_MIN) / BLOCK_BYTES * BLOCK_BYTES;
+        wanted.min(free)
     }
 
     /// Whether the second slot lies behind the groups, at the other end of the device.

@@ -33,7 +33,7 @@ pub(super) const SLOT_BYTES_PER_LOG: u64 = 16;
 const SLOT_BYTES_SPARE: u64 = MIB;
 
 /// Least and most room of a slot for what is left of fragments: 1024 and 65536 cells.
-const FRAGMENT_ROOM_BYTES_MIN: u64 = 64 * KIB;
+pub(super) const FRAGMENT_ROOM_BYTES_MIN: u64 = 64 * KIB;
 const FRAGMENT_ROOM_BYTES_MAX: u64 = 4 * MIB;
 
 /// What may be chosen about a layout.

@@ -2,7 +2,7 @@
 //!
 //! It multiplies and adds only what it has bounded before; the methods of [`Layout`] rely on it.
 
-use super::plan::check_device;
+use super::plan::{FRAGMENT_ROOM_BYTES_MIN, check_device};
 use super::{
     LOG_BYTES_MIN, Layout, LayoutError, LayoutField, SLOT_BYTES_MIN, SUPERBLOCK_1_OFFSET,
     SUPERBLOCK_BYTES,
@@ -75,7 +75,7 @@ impl Layout {
                 "the superblock is damaged; try another copy",
             ));
         }
-        let least = SLOT_BYTES_MIN + self.fragment_room_bytes();
+        let least = SLOT_BYTES_MIN + FRAGMENT_ROOM_BYTES_MIN;
         if self.slot_bytes >= least {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, golden};
+use crate::layout::SLOT_BYTES_MIN;
 use crate::{LayoutKind, LayoutOptions};
 use proptest::prelude::*;
 
@@ -155,8 +156,10 @@ fn the_feature_of_fragments_is_what_says_that_records_may_have_them() {
         let feature_incompat = superblock.feature_incompat | FEATURE_FRAGMENTS;
         read(&Superblock { feature_incompat, ..superblock }).unwrap_err().to_string()
     };
-    let told = set(far());
-    assert!(told.contains("slot_bytes: expected at least 5242880, with room"), "{told}");
+    let layout = Layout { slot_bytes: SLOT_BYTES_MIN, ..far().layout.with_near_slot() };
+    let feature_incompat = features_of(&layout);
+    let told = set(Superblock { layout, feature_incompat, ..far() });
+    assert!(told.contains("slot_bytes: expected at least 1114112, with room"), "{told}");
     for kind in [LayoutKind::NoLogs, LayoutKind::Chain] {
         let layout = Layout::plan(1 << 30, &LayoutOptions::new(kind)).unwrap();
         let told = set(Superblock { layout, feature_incompat: features_of(&layout), ..sample() });

@@ -1,4 +1,4 @@
-//! Volumes whose records may have fragments: made with room for them and refused without, grown as far as that room allows, and found
+//! Volumes whose records may have fragments: made with room for them and refused without, grown with what their slots have of it, and found
 //! again without a superblock as what they are.
 
 use crate::losing_superblocks::{assert_lost, found, known, put_record, record};
@@ -77,13 +77,15 @@ fn a_map_device_without_room_for_fragments_is_refused_and_one_with_it_is_taken()
 }
 
 #[test]
-fn a_volume_with_fragments_grows_as_far_as_its_slots_have_room_for_them() {
+fn a_volume_with_fragments_grows_until_a_tenth_of_its_map_fits_beside_the_room_for_them() {
     let medium = made();
     let old = medium.superblock().layout;
-    // A sixteenth of 512 KiB for each log; a slot keeps 1 MiB for all else.
-    let most = (old.slot_bytes - SLOT_BYTES_MIN) / (32 << 10);
+    // Header and copy, hints; for each log its state and a tenth of the entries of 128 blocks.
+    let room_max = old.slot_bytes - SLOT_BYTES_MIN;
+    let most = (old.slot_bytes - room_max - 2 * 4096 - 16 * 4096) / (16 + 128 * 20 / 10);
+    assert!(most > 50 * u64::from(old.group_count), "{most}");
     let bytes_for = |groups: u64| old.groups_offset + groups * GROUP_BYTES + old.slot_bytes + 4096;
-    for (groups, left_out) in [(most - 1, 0), (most, 0), (most + 3, 3)] {
+    for (groups, left_out) in [(most / 100, 0), (most - 1, 0), (most, 0), (most + 3, 3)] {
         let growth = Medium { bytes: bytes_for(groups), ..medium.clone() }.with(plan).unwrap();
         let after = growth.after.layout;
         assert_eq!(
@@ -91,6 +93,7 @@ fn a_volume_with_fragments_grows_as_far_as_its_slots_have_room_for_them() {
             (groups - left_out, left_out)
         );
         assert_eq!(after.validate(), Ok(()));
+        assert_eq!(after.fragment_room_bytes(), (groups * (32 << 10)).min(room_max));
         // What is left beside the fragments of all logs.
         let room = old.slot_bytes
             - after.fragment_room_bytes()
