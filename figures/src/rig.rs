@@ -82,7 +82,8 @@ impl System {
     pub(crate) fn of_preset(name: &str) -> Result<Self, FigureError> {
         let preset = NamedPreset::by_name(name)
             .map_err(|error| FigureError::setup(format!("a volume with preset {name}"), &error))?;
-        Ok(Self { preset: Some(preset), configure: off_hours, ..Self::bare(name) })
+        let fragments = preset.fragments;
+        Ok(Self { preset: Some(preset), fragments, configure: off_hours, ..Self::bare(name) })
     }
 }
 

@@ -57,7 +57,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "BYTES")]
     pub grow_to: Option<ByteSize>,
     /// Whether a record may bring the new bytes of a sector alone, as the file system's small writes want it; programs before 2026-11 cannot
-    /// open such a volume [default: the preset's, no for all so far]
+    /// open such a volume [default: yes with nearhead, else no]
     #[arg(long, value_enum, value_name = "yes|no", hide_possible_values = true)]
     pub fragments: Option<YesOrNo>,
     /// When writes are answered

@@ -155,7 +155,7 @@ pub const PRESETS: [NamedPreset; 10] = [
         number: PresetNumber(5),
         layout: LayoutKind::ManyLogsAnywhere,
         logged_write_bytes_max: 256 << 10,
-        fragments: false,
+        fragments: true,
         summary: "writes up to 256 KiB go where the head arrives, in the log that costs least there and back",
         configure: under_head,
     },

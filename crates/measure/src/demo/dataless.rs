@@ -46,7 +46,7 @@ pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
-        fragments: false,
+        fragments: preset.fragments,
         force: true,
     }
 }
