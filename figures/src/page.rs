@@ -10,12 +10,14 @@ use std::fmt::Write;
 pub(crate) const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;\
 padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;\
 text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,td:nth-child(2),\
-th:nth-child(2){text-align:left}.charts{display:flex;flex-wrap:wrap;gap:8px}svg{max-width:100%}";
+th:nth-child(2){text-align:left}table{display:block;overflow-x:auto}.charts{display:flex;flex-wrap:wrap;gap:8px}\
+svg{max-width:100%;height:auto;background:#fff;border-radius:6px}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
+td,th{border-color:#3d444d}a{color:#58a6ff}}@media(max-width:40em){body{margin:1em auto;padding:0 .5em}}";
 
 /// The start of a page called `title`: everything before its first heading.
 pub fn head(title: &str) -> String {
     format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>{}</title>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n\
          <style>{STYLE}</style>\n",
         escaped(title)
     )

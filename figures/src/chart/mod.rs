@@ -1,13 +1,15 @@
-//! Charts as SVG text: grouped bars and lines.
+//! Charts as SVG text: grouped bars, lines, and a head's way over a disk.
 //!
 //! They need nothing from elsewhere, neither fonts nor scripts, so a page that holds them can be
 //! kept as one file. A chart shows values it is given and computes none of its own.
 
 mod bars;
 mod lines;
+mod path;
 
 pub use bars::BarChart;
 pub use lines::LineChart;
+pub use path::PathChart;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

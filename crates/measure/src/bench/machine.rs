@@ -87,14 +87,32 @@ pub(super) fn durable_write_us(folder: &Path, time: Duration) -> Option<f64> {
     found
 }
 
+/// What this machine is called.
+pub(crate) struct Described {
+    /// The processor's name as the kernel has it.
+    pub(crate) processor: String,
+    /// How many there are for this process.
+    pub(crate) processors: usize,
+}
+
+impl Described {
+    pub(crate) fn this() -> Self {
+        Self {
+            processor: field("/proc/cpuinfo", "model name"),
+            processors: std::thread::available_parallelism().map_or(0, usize::from),
+        }
+    }
+}
+
 pub(super) fn report<'a>(rows: &'a [Row], machine: &'a [Watched], quick: bool) -> Report<'a> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let Described { processor, processors } = Described::this();
     Report {
         measured_unix_s: since_1970.map_or(0, |since| since.as_secs()),
         quick,
-        processor: field("/proc/cpuinfo", "model name"),
-        processors: std::thread::available_parallelism().map_or(0, usize::from),
+        processor,
+        processors,
         kernel: fs::read_to_string("/proc/version").unwrap_or_default().trim().to_owned(),
         memory_bytes: kib(&field("/proc/meminfo", "MemTotal")),
         load_average_1_min: load.split(' ').next().and_then(|x| x.parse().ok()).unwrap_or(0.0),

@@ -13,7 +13,7 @@ mod engine_alone;
 mod file_system;
 mod flash;
 mod idle;
-mod machine;
+pub(crate) mod machine;
 mod map_memory;
 mod recovery;
 mod row;

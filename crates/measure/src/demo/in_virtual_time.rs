@@ -4,7 +4,8 @@
 
 use super::dataless;
 use super::experiment::{self, BulkKind, Span};
-use nearhead_models::{Dataless, HddModel};
+use nearhead_disk::Disk;
+use nearhead_models::Dataless;
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{self, ContentionResults};
@@ -25,17 +26,18 @@ pub(crate) fn point(
     points_per_s: u32,
     span: Span,
 ) -> Result<ContentionResults, String> {
-    run(&mut volume(preset)?, kind, Some(points_per_s), span)
+    let disk = experiment::disk(Box::new(Dataless))?;
+    run(&mut volume(preset, disk)?, kind, Some(points_per_s), span)
 }
 
-/// A fresh volume on the demo's disk.
-fn volume(preset: NamedPreset) -> Result<Volume<HddModel>, String> {
-    let disk = || experiment::disk(Box::new(Dataless));
-    let tracks = dataless::tracks(&preset, &mut disk()?)?;
-    dataless::volume(disk()?, preset, dataless::Answers::OnFlush, tracks)
+/// A fresh volume on `disk`, the demo's or one that stands before it.
+pub(crate) fn volume<D: Disk>(preset: NamedPreset, disk: D) -> Result<Volume<D>, String> {
+    let tracks = dataless::tracks(&preset, &mut experiment::disk(Box::new(Dataless))?)?;
+    dataless::volume(disk, preset, dataless::Answers::OnFlush, tracks)
 }
 
-fn run<S: Service>(
+/// Lets the clients work on `service`.
+pub(crate) fn run<S: Service>(
     service: &mut S,
     kind: BulkKind,
     points_per_s: Option<u32>,

@@ -11,6 +11,7 @@ pub(crate) mod client;
 pub mod dataless;
 pub(crate) mod drive;
 pub(crate) mod experiment;
+mod head_path;
 mod in_real_time;
 pub(crate) mod in_virtual_time;
 mod page;
@@ -18,10 +19,12 @@ pub(crate) mod server;
 mod table;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use crate::busy::{Bare, Watch};
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
 use nearhead_volume::NamedPreset;
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -57,13 +60,32 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
     let rows = measure(args, Span::of_seconds(seconds)).map_err(|told| format!("demo: {told}"))?;
     print!("{}{}", table::render(&rows), table::machine(&rows));
+    if let Some(told) = verdict::sentence(&rows) {
+        println!("\n{told}");
+    }
     let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
-    let page = page::render(&rows, seconds, args.in_virtual_time)?;
+    let made_by = verdict::made_by(&command(args));
+    let ways = head_path::all()?;
+    let page = page::render(&rows, &ways, seconds, args.in_virtual_time, &made_by)?;
     write(&args.out.join("demo.json"), &(json + "\n"))?;
     let report = args.out.join("report.html");
     write(&report, &page)?;
     println!("\nThe chart: {}", report.display());
     Ok(())
+}
+
+/// What was typed, without the folder.
+fn command(args: &DemoArgs) -> String {
+    let mut words = "nearhead demo".to_owned();
+    if args.quick {
+        words += " --quick";
+    } else {
+        let _ = write!(words, " --seconds {}", args.seconds);
+    }
+    if args.in_virtual_time {
+        words += " --virtual";
+    }
+    words
 }
 
 /// Every row, one point after the other, with progress.

@@ -1,15 +1,26 @@
 //! The demo's result as one self-contained page: charts, table, and what the figures mean.
 
-use super::experiment::{BulkKind, POINTS_PER_S, PRESETS, Row};
-use super::table as words;
+use super::experiment::{BulkKind, DISK, POINTS_PER_S, PRESETS, Row};
+use super::head_path::HeadPath;
+use super::{table as words, verdict};
 use crate::busy;
 use nearhead_figures::chart::BarChart;
 use std::fmt::Write;
 
-/// The page for `rows`, of points of `seconds` each.
-pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Result<String, String> {
+/// The page for `rows`, of points of `seconds` each, and the head's ways; `made_by` says by what, when and where.
+pub(crate) fn render(
+    rows: &[Row],
+    ways: &[HeadPath],
+    seconds: f64,
+    in_virtual_time: bool,
+    made_by: &str,
+) -> Result<String, String> {
     let mut page = nearhead_figures::head("Nearhead demo");
     page.push_str("<h1>Small durable writes beside big I/O on one disk</h1>\n");
+    if let Some(told) = verdict::sentence(rows) {
+        let _ = writeln!(page, "<p><strong>{}</strong></p>", nearhead_figures::escaped(&told));
+    }
+    let _ = writeln!(page, "<p>Made by {}.</p>", nearhead_figures::escaped(made_by));
     let how = if in_virtual_time {
         "engine and disk model in virtual time, without sockets"
     } else {
@@ -17,11 +28,12 @@ pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Resul
     };
     let _ = writeln!(
         page,
-        "<p>An emulated 15,000-rpm disk (profile <code>st3146855fc</code>, write cache off), {how}; \
+        "<p>An emulated 15,000-rpm disk (profile <code>{DISK}</code>, write cache off), {how}; \
          {seconds} s a point. A <em>durable point</em> is 20 writes of 4 KiB scattered over the \
          disk, then a flush; its time runs from the first write's issue until all are durable.</p>"
     );
     let _ = writeln!(page, "<p>{}</p>", machine(rows));
+    head(&mut page, ways)?;
     for kind in BulkKind::ALL {
         let _ = writeln!(page, "<h2>Beside big {}s</h2>\n<div class=\"charts\">", kind.name());
         for chart in charts(rows, kind) {
@@ -38,9 +50,24 @@ pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Resul
          reach it: the head must leave the stream and come back.</p>\n\
          <p><code>nolog</code> writes every block in place; <code>singlelog</code> writes one record \
          per durable point to a log in the middle of the disk; <code>mlb</code> writes it to the log \
-         nearest the head.</p>\n</html>\n",
+         nearest the head; <code>nearhead</code> writes it where the head arrives, in the log that costs \
+         least there and back.</p>\n</html>\n",
     );
     Ok(page)
+}
+
+/// Where the head was over time.
+fn head(page: &mut String, ways: &[HeadPath]) -> Result<(), String> {
+    page.push_str(
+        "<h2>Where the head goes</h2>\n<p>Half a second of it beside a big read and 160 small durable writes a second, in virtual time: \
+         the line goes from each transfer to the next, so each time it rises the stream waits for the arm to go there and back.</p>\n\
+         <div class=\"charts\">\n",
+    );
+    for way in ways {
+        page.push_str(&way.chart()?);
+    }
+    page.push_str("</div>\n");
+    Ok(())
 }
 
 /// Whether the numbers can be believed.
@@ -57,7 +84,7 @@ fn machine(rows: &[Row]) -> String {
     }
 }
 
-fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 2] {
+fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 3] {
     let of = |preset: &str, value: fn(&Row) -> f64| -> Vec<f64> {
         let chosen = rows.iter().filter(|row| row.bulk == kind && row.preset == preset);
         chosen.map(value).collect()
@@ -71,7 +98,7 @@ fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 2] {
             title: "Bandwidth of the big I/O",
             unit: "% of the disk alone",
             groups: groups(),
-            series: series(|row| row.bandwidth_pct),
+            series: with_bare(series(|row| row.bandwidth_pct)),
             limit: Some(("limit".to_owned(), of(PRESETS[0], |row| row.limit_bandwidth_pct))),
             decades: false,
         },
@@ -83,7 +110,21 @@ fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 2] {
             limit: None,
             decades: true,
         },
+        BarChart {
+            title: "The same, 99 of 100 times at most",
+            unit: "ms, logarithmic",
+            groups: groups(),
+            series: series(|row| row.durable_ms_p99),
+            limit: None,
+            decades: true,
+        },
     ]
+}
+
+/// The disk without small writes, and without any of us, is what all others are measured by.
+fn with_bare(mut series: Vec<(String, Vec<f64>)>) -> Vec<(String, Vec<f64>)> {
+    series.push(("the bare disk, nobody beside".to_owned(), vec![100.0; POINTS_PER_S.len()]));
+    series
 }
 
 fn table(rows: &[Row]) -> String {

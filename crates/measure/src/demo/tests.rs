@@ -4,7 +4,7 @@ use super::client::{Ask, Client};
 use super::dataless::Answers;
 use super::experiment::{BulkKind, Row, Span};
 use super::server::Served;
-use super::{dataless, in_virtual_time, page, table};
+use super::{dataless, head_path, in_virtual_time, page, table};
 use nearhead_disk::Nanos;
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_nbd::Limits;
@@ -70,8 +70,9 @@ fn near_head_records_leave_more_to_the_stream_than_writes_in_place() {
 #[test]
 fn the_page_shows_every_row_and_needs_nothing_from_elsewhere() {
     let rows: Vec<Row> = [("nolog", 2), ("mlb", 2), ("mlb", 16)].map(|(p, r)| row(p, r)).into();
-    let page = page::render(&rows, 7.0, true).unwrap();
-    assert_eq!(page.matches("<svg").count(), 4);
+    let ways = head_path::all().unwrap();
+    let page = page::render(&rows, &ways, 7.0, true, "this test").unwrap();
+    assert_eq!(page.matches("<svg").count(), 6 + ways.len());
     for row in &rows {
         assert!(page.contains(&format!("<td>{}<td>{}", row.preset, row.writes_per_s)));
     }
