@@ -42,6 +42,7 @@ mod failure;
 mod home;
 mod map_pages;
 pub mod packing;
+mod pass;
 pub mod placement;
 mod read_cache;
 mod recovery;
@@ -62,13 +63,14 @@ pub use engine::Engine;
 pub use engine::requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use engine::requests::range_lock;
 pub use failure::Failure;
+pub use pass::{Pass, PassReason};
 pub use read_cache::CACHE_START_BYTES;
 pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
 pub use stats::{
-    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, PagedMap, Phase, ReadCacheStatus,
-    Stats, Status, TailMove,
+    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, LogFill, PagedMap, Phase,
+    ReadCacheStatus, SnapshotLag, Stats, Status, TailMove,
 };
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is

@@ -111,6 +111,7 @@ impl Engine {
 
     fn pass_ended(&mut self) {
         let now = self.core.now();
+        self.schedule.note_pass_ended(&self.core);
         if self.checkpoint.nothing_left() {
             self.schedule.room_mut().note_fruitless(now);
         }
