@@ -19,6 +19,7 @@ mod generate;
 mod grow;
 mod health;
 mod hint;
+mod metrics;
 mod offline;
 mod presets;
 mod repair;

@@ -293,16 +293,16 @@ fn metrics_are_served_in_the_text_format() {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        if text.contains("nearhead_logged_bytes_total 4096") {
+        if text.contains("nearhead_logged_bytes_total{volume=\"a.img\"} 4096") {
             break text;
         }
         std::thread::yield_now();
     };
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     for part in [
-        "# TYPE nearhead_log_fill_percent gauge",
+        "# TYPE nearhead_log_fill_ratio gauge",
         "# TYPE nearhead_requests_total counter",
-        "nearhead_latency_seconds_count{kind=\"durable\"} 1",
+        "nearhead_latency_seconds_count{volume=\"a.img\",kind=\"durable\"} 1",
     ] {
         assert!(text.contains(part), "{part:?} is missing in {text}");
     }

@@ -6,7 +6,8 @@
 use super::report::report;
 use crate::control::Answer;
 use crate::hint::hint_of;
-use crate::serve::metrics;
+use crate::metrics;
+use crate::serve::timed::Timed;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_fs::FsOperation;
 use nearhead_fuse::Handle;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 /// What is mounted.
-pub(super) type Mounted = nearhead_fs::Mounted<Volume<Box<dyn Disk + Send>>>;
+pub(super) type Mounted = nearhead_fs::Mounted<Timed<Volume<Box<dyn Disk + Send>>>>;
 /// Something to be done with it by the thread that has it.
 type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
 
@@ -111,7 +112,7 @@ impl Desk {
         begin: fn(&mut Volume<Box<dyn Disk + Send>>, Nanos),
     ) -> Result<&'static str, String> {
         self.look(move |mounted, now| {
-            let volume = mounted.service_mut();
+            let volume = mounted.service_mut().inner_mut();
             if volume.info().read_only {
                 return Err("it is mounted read-only: nothing can be brought home".to_owned());
             }

@@ -7,10 +7,13 @@ use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
 use super::report::report;
+use crate::metrics;
 use crate::offline::{self, Offline};
-use crate::serve::{metrics, priority};
+use crate::serve::priority;
+use crate::serve::timed::Timed;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::Nanos;
+use nearhead_engine::Ack;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::{AccessTimes, DurableName, FsOptions};
@@ -89,11 +92,15 @@ struct Watch {
 impl Watch {
     /// Says once what went wrong, and keeps the numbers fresh.
     fn look(&mut self, mounted: &mut Mounted, now: Nanos) {
-        while let Some(event) = mounted.service_mut().poll_disk_event() {
+        while let Some(event) = mounted.service_mut().inner_mut().poll_disk_event() {
             note(&event.to_string());
         }
-        let failure =
-            mounted.service().engine().failure().map(|why| format!("the volume failed: {why}"));
+        let failure = mounted
+            .service()
+            .inner()
+            .engine()
+            .failure()
+            .map(|why| format!("the volume failed: {why}"));
         if failure.is_some() && self.failure != failure {
             note(failure.as_deref().unwrap_or_default());
             self.failure = failure;
@@ -114,7 +121,8 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
-    let (Offline { volume, start, .. }, disk_notes, logged_bytes_max) = opened(args, &wanted)?;
+    let Opened { offline, disk_notes, logged_bytes_max, ack } = opened(args, &wanted)?;
+    let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
@@ -127,7 +135,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
-    let mut mounted = Mounted::new(volume, options);
+    let mut mounted = Mounted::new(Timed::new(volume, ack), options);
     mounted.trim_freed(wanted.trims_freed);
     mounted.keep_access_times(wanted.access_times);
     let handle = Handle::default();
@@ -232,18 +240,27 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// The volume, what is to be said of its disk, and the largest write that it logs.
-fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u32), String> {
+/// A volume that is open, and what is to be known of it.
+struct Opened {
+    offline: Offline,
+    /// What is to be said of its disk.
+    disk_notes: Vec<String>,
+    /// The largest write that it logs, and when it answers writes.
+    logged_bytes_max: u32,
+    ack: Ack,
+}
+
+fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }
     let is_near_head = wanted.mode.is_near_head();
-    let notes = target.notes.clone();
-    let (mut logged_bytes_max, mut shared) = (0, Ok(()));
+    let disk_notes = target.notes.clone();
+    let (mut logged, mut shared) = ((0, Ack::Flush), Ok(()));
     let offline = offline::serving(target, access, |superblock, config| {
-        logged_bytes_max = config.logged_write_bytes_max;
+        logged = (config.logged_write_bytes_max, config.ack);
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
@@ -251,7 +268,8 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u3
         shared = args.sharing.configure(superblock, config);
     })?;
     shared?;
-    Ok((offline, notes, logged_bytes_max))
+    let (logged_bytes_max, ack) = logged;
+    Ok(Opened { offline, disk_notes, logged_bytes_max, ack })
 }
 
 fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {

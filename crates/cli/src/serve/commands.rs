@@ -4,11 +4,11 @@
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
 //! watches it through `status`.
 
-use super::metrics;
 use super::served::Served;
 use crate::control::Answer;
 use crate::health::Losses;
 use crate::hint::hint_of;
+use crate::metrics;
 use crate::report::{Clients, Served as ServedReport, StatusReport};
 use nearhead_nbd::Context;
 use nearhead_service::{Operation, Service};
@@ -68,6 +68,7 @@ impl Desk {
         let served = ServedReport {
             pid: std::process::id(),
             uptime_s: context.now.as_secs_f64(),
+            started_unix_s: crate::metrics::started_unix_s(),
             uris,
             read_only: context.service.info().read_only,
             clients: Clients {
@@ -79,6 +80,7 @@ impl Desk {
                 requests: statistics.requests(),
                 errors: statistics.errors,
             },
+            requests: context.service.counts(),
             latency: context.service.latencies(),
             disk_trouble: context.service.trouble(),
             losses: Losses::of(

@@ -11,10 +11,10 @@ mod commands;
 mod coordination;
 mod encryption;
 mod memory;
-pub(crate) mod metrics;
 pub(crate) mod priority;
 mod served;
 mod signals;
+pub(crate) mod timed;
 
 pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
@@ -24,6 +24,7 @@ pub use signals::Signals;
 
 use crate::control::{Links, check_socket_path, places, prepare_for, remove_old, why_not_there};
 use crate::create::{self, CreateArgs};
+use crate::metrics;
 use crate::report::preset_name;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};

@@ -1,43 +1,29 @@
-//! The volume as the daemon serves it: every request timed, and a stop that says how it goes.
+//! The volume as the daemon serves it: what people are told of it, and a stop that says how it goes.
 //!
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
 //! is answered to the one who asked, never to a client.
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
-use crate::report::Latencies;
+use super::timed::Timed;
+use crate::report::{Latencies, RequestCounts};
 use crate::units::ByteSize;
-use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
 use nearhead_output::note;
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
-use nearhead_sim::LatencySummary;
 use nearhead_volume::{LossReport, ReopeningVolume, Volume};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
 const OWN_REQUEST: RequestId = RequestId(u64::MAX);
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Durable,
-    Write,
-    Read,
-}
-
 /// A served volume.
 pub struct Served {
-    volume: ReopeningVolume<Box<dyn Disk + Send>>,
+    volume: Timed<ReopeningVolume<Box<dyn Disk + Send>>>,
     read_only: bool,
-    /// Requests at the volume: bounded by what the server lets in.
-    running: HashMap<u64, (Kind, Nanos)>,
     replies: VecDeque<Reply>,
     own_reply: Option<Reply>,
-    durable: Histogram,
-    write: Histogram,
-    read: Histogram,
-    every_write_is_durable: bool,
     stopping_since: Option<Nanos>,
     told_s: u64,
     failure_told: bool,
@@ -50,15 +36,10 @@ impl Served {
     /// Serves `volume`, which answers writes as `ack` says.
     pub fn new(volume: ReopeningVolume<Box<dyn Disk + Send>>, read_only: bool, ack: Ack) -> Self {
         Self {
-            volume,
+            volume: Timed::new(volume, ack),
             read_only,
-            running: HashMap::new(),
             replies: VecDeque::new(),
             own_reply: None,
-            durable: Histogram::new(),
-            write: Histogram::new(),
-            read: Histogram::new(),
-            every_write_is_durable: ack == Ack::Durable,
             stopping_since: None,
             told_s: 0,
             failure_told: false,
@@ -70,31 +51,32 @@ impl Served {
 
     /// The volume.
     pub fn volume(&self) -> &Volume<Box<dyn Disk + Send>> {
-        self.volume.volume()
+        self.volume.inner().volume()
     }
 
     /// The volume, for what is no request.
     pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk + Send>> {
-        self.volume.volume_mut()
+        self.volume.inner_mut().volume_mut()
     }
 
     /// Whether the volume is being opened again, and takes requests only.
     pub fn is_reopening(&self) -> bool {
-        self.volume.is_reopening()
+        self.volume.inner().is_reopening()
     }
 
     /// What its disk lost so far.
     pub fn losses(&self) -> &LossReport {
-        self.volume.loss_report()
+        self.volume.inner().loss_report()
     }
 
     /// Latencies so far.
     pub fn latencies(&self) -> Latencies {
-        Latencies {
-            durable: LatencySummary::of(&self.durable),
-            write: LatencySummary::of(&self.write),
-            read: LatencySummary::of(&self.read),
-        }
+        self.volume.latencies()
+    }
+
+    /// Requests so far.
+    pub fn counts(&self) -> RequestCounts {
+        self.volume.counts()
     }
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
@@ -152,7 +134,7 @@ impl Served {
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
     pub(super) fn tell_disk_events(&mut self) {
-        while let Some(event) = self.volume.poll_disk_event() {
+        while let Some(event) = self.volume.inner_mut().poll_disk_event() {
             note(&event.to_string());
         }
     }
@@ -160,7 +142,7 @@ impl Served {
     /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
-        while let Some(event) = self.volume.poll_loss_event() {
+        while let Some(event) = self.volume.inner_mut().poll_loss_event() {
             note(&event.to_string());
         }
         let trouble = self.trouble();
@@ -170,7 +152,7 @@ impl Served {
         }
         if !self.failure_told
             && !self.is_reopening()
-            && let Some(failure) = self.volume.volume().engine().failure()
+            && let Some(failure) = self.volume.inner().volume().engine().failure()
         {
             self.failure_told = true;
             note(&format!(
@@ -186,26 +168,18 @@ impl Served {
                 "stopping for {second} s of at most {:.0}: {} left to log, {} requests under way",
                 shutdown_max.as_secs_f64(),
                 ByteSize(staged),
-                self.running.len(),
+                self.volume.running(),
             ));
         }
     }
 
-    fn collect(&mut self, now: Nanos) {
+    fn collect(&mut self) {
         while let Some(reply) = self.volume.poll_reply() {
             if reply.id == OWN_REQUEST {
                 self.own_reply = Some(reply);
-                continue;
+            } else {
+                self.replies.push_back(reply);
             }
-            if let Some((kind, since)) = self.running.remove(&reply.id.0) {
-                let histogram = match kind {
-                    Kind::Durable => &mut self.durable,
-                    Kind::Write => &mut self.write,
-                    Kind::Read => &mut self.read,
-                };
-                histogram.record(now.since(since).0);
-            }
-            self.replies.push_back(reply);
         }
     }
 }
@@ -218,23 +192,12 @@ impl Service for Served {
     }
 
     fn submit(&mut self, request: Request, now: Nanos) {
-        let kind = match &request.operation {
-            Operation::Read { .. } => Some(Kind::Read),
-            Operation::Write { fua, .. } | Operation::WriteInPlace { fua, .. } => {
-                Some(if *fua || self.every_write_is_durable { Kind::Durable } else { Kind::Write })
-            }
-            Operation::Flush | Operation::WriteAtomic { .. } => Some(Kind::Durable),
-            Operation::Trim { .. } | Operation::WriteZeroes { .. } | Operation::Hint { .. } => None,
-        };
-        if let Some(kind) = kind {
-            self.running.insert(request.id.0, (kind, now));
-        }
         self.volume.submit(request, now);
     }
 
     fn drive(&mut self, now: Nanos) {
         self.volume.drive(now);
-        self.collect(now);
+        self.collect();
     }
 
     fn poll_reply(&mut self) -> Option<Reply> {
