@@ -50,6 +50,7 @@ mod snapshot;
 mod stage;
 mod state;
 pub mod stats;
+mod tuning;
 
 pub use activity::{Activities, Activity, Space};
 pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, MapPlace, Setup};
@@ -72,6 +73,7 @@ pub use stats::{
     Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, LogFill, PagedMap, Phase,
     ReadCacheStatus, SnapshotLag, Stats, Status, TailMove,
 };
+pub use tuning::Tuning;
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

@@ -16,6 +16,7 @@ mod disk;
 mod serve;
 mod sharing;
 mod socket;
+mod tuner;
 mod volume_file;
 mod writes;
 
@@ -25,4 +26,5 @@ pub use disk::{DiskArgs, IoEngine};
 pub use serve::ServeArgs;
 pub use sharing::Sharing;
 pub use socket::SocketMode;
+pub use tuner::{Change, Setting, Tuned, Tuner};
 pub use writes::{AckArg, checked_threshold};

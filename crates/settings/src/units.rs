@@ -113,6 +113,32 @@ fn second_of_day(text: &str) -> Option<u32> {
     (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
 }
 
+impl Span {
+    /// As it could be typed, and is read again: in the largest unit that leaves no fraction.
+    pub fn typed(self) -> String {
+        let ns = self.0.0;
+        for (unit_ns, unit) in [
+            (3_600_000_000_000, "h"),
+            (60_000_000_000, "m"),
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+        ] {
+            if ns > 0 && ns.is_multiple_of(unit_ns) {
+                return format!("{}{unit}", ns / unit_ns);
+            }
+        }
+        if ns == 0 { "0".to_owned() } else { format!("{}ms", ns as f64 / 1e6) }
+    }
+}
+
+impl Window {
+    /// As it could be typed, and is read again.
+    pub fn typed(self) -> String {
+        let time = |s: u32| format!("{:02}:{:02}", s / 3600, s / 60 % 60);
+        format!("{}-{}", time(self.start_s), time(self.end_s))
+    }
+}
+
 /// Seconds since 1970 as a date and time of day in UTC, to the second.
 pub fn date_of(unix_s: u64) -> String {
     let date = i64::try_from(unix_s).ok().and_then(|s| chrono::DateTime::from_timestamp(s, 0));
