@@ -19,6 +19,8 @@ pub use distribution::{Distribution, SIZE_STEPS, Sizes};
 pub use file_system::FileSystemReport;
 pub use known::{Link, LogDisk, TargetKept, TracksKnown};
 pub use latency::{Latencies, Latency, RequestCounts};
+#[cfg(test)]
+pub use log_map::LogCell;
 pub use log_map::LogMap;
 pub use map::PagedMapReport;
 

@@ -122,6 +122,38 @@ impl Distribution {
         let within = self.steps.iter().take_while(|step| step.at_most <= limit);
         within.map(|step| step.count).sum()
     }
+
+    /// What came since `earlier`, a report of the same daemon; all of it if that one was of another.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |at_most: u64| {
+            let found = earlier.steps.iter().find(|step| step.at_most == at_most);
+            found.map_or(0, |step| step.count)
+        };
+        let steps: Option<Vec<Step>> = self
+            .steps
+            .iter()
+            .map(|step| {
+                let count = step.count.checked_sub(before(step.at_most))?;
+                Some(Step { count, ..*step })
+            })
+            .collect();
+        let Some((mut steps, sum)) = steps.zip(self.sum.checked_sub(earlier.sum)) else {
+            return self.clone();
+        };
+        steps.retain(|step| step.count > 0);
+        Self { sum, steps }
+    }
+
+    /// What so many of a hundred do not exceed, to the width of a step; none of nothing.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let rank = ((percent / 100.0 * self.count() as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = self.steps.iter().find(|step| {
+            seen += step.count;
+            seen >= rank
+        });
+        found.map(|step| step.at_most)
+    }
 }
 
 #[cfg(test)]
@@ -161,5 +193,20 @@ mod tests {
         assert_eq!((told.count(), told.sum), (5, 5121 + (1 << 40)));
         assert_eq!((told.count_at_most(512), told.count_at_most(4096)), (2, 4));
         assert_eq!(Distribution::of_times(&Histogram::new()), Distribution::default());
+        assert_eq!(Distribution::default().percentile(99.0), None);
+    }
+
+    #[test]
+    fn what_two_reports_differ_in_is_what_came_in_between() {
+        let (first, then) = (vec![1_000_000_u64; 90], vec![8_000_000_u64; 10]);
+        let earlier = Distribution::of_times(&histogram(first.iter().copied()));
+        let all = Distribution::of_times(&histogram(first.into_iter().chain(then)));
+        let between = all.since(&earlier);
+        assert_eq!((between.count(), between.sum), (10, 80_000_000));
+        let median = between.percentile(50.0).unwrap();
+        assert!((8_000_000..=9_000_000).contains(&median), "{median}");
+        assert!(all.percentile(50.0).unwrap() < 1_200_000);
+        // A daemon that was started again counts from 0.
+        assert_eq!(earlier.since(&all), earlier);
     }
 }
