@@ -4,7 +4,7 @@
 //! the same command were good.
 
 use crate::serve::ServeArgs;
-use crate::units::{Span, Window};
+use crate::units::{ByteSize, Span, Window};
 use nearhead_disk::Nanos;
 use nearhead_engine::{Config, Tuning};
 use nearhead_format::Superblock;
@@ -204,7 +204,7 @@ fn value_of(config: &Config, args: &ServeArgs, name: &str) -> String {
         "swap_above" => percent(cleaning.swap_above_pct),
         "swap_idle" => span(Some(cleaning.swap_idle_after)),
         "snapshot_period" => span(Some(config.snapshot_period)),
-        "stage_size" => config.stage_bytes_max.to_string(),
+        "stage_size" => ByteSize(config.stage_bytes_max as u64).typed(),
         _ => span(rest_after(args)),
     }
 }

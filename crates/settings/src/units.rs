@@ -131,6 +131,19 @@ impl Span {
     }
 }
 
+impl ByteSize {
+    /// As it could be typed, and is read again: in the largest unit that leaves no fraction.
+    pub fn typed(self) -> String {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let whole = |power: u32| self.0 > 0 && self.0.is_multiple_of(1 << power);
+        let found = units.into_iter().find(|(power, _)| whole(*power));
+        found.map_or_else(
+            || self.0.to_string(),
+            |(power, unit)| format!("{}{unit}", self.0 >> power),
+        )
+    }
+}
+
 impl Window {
     /// As it could be typed, and is read again.
     pub fn typed(self) -> String {
@@ -204,6 +217,21 @@ impl fmt::Display for ByteSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_as_typed_is_read_again_as_the_same() {
+        for ns in [0, 1_000_000, 15_000_000, 1_500_000_000, 90_000_000_000, 7_200_000_000_000] {
+            let typed = Span(Nanos(ns)).typed();
+            assert_eq!(typed.parse(), Ok(Span(Nanos(ns))), "{typed}");
+        }
+        for bytes in [0, 1, 512, 1025, 4096, 16 << 20, (16 << 20) + 512, 3 << 40] {
+            let typed = ByteSize(bytes).typed();
+            assert_eq!(typed.parse(), Ok(ByteSize(bytes)), "{typed}");
+        }
+        assert_eq!(ByteSize(16 << 20).typed(), "16MiB");
+        let window = Window { start_s: 300, end_s: 86_340 };
+        assert_eq!((window.typed().as_str(), window.typed().parse()), ("00:05-23:59", Ok(window)));
+    }
 
     #[test]
     fn sizes_are_read_in_both_kinds_of_units() {
