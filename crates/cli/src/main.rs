@@ -19,6 +19,7 @@ mod generate;
 mod grow;
 mod health;
 mod hint;
+mod journal;
 mod metrics;
 mod offline;
 mod presets;
@@ -27,7 +28,10 @@ mod replay;
 mod report;
 mod run;
 mod serve;
+mod service_manager;
+mod set;
 mod status;
+mod stop;
 mod target;
 mod uri;
 mod wal;
@@ -56,8 +60,12 @@ enum Command {
     /// Serve a volume over NBD
     #[command(visible_alias = "open")]
     Serve(Box<serve::ServeArgs>),
-    /// Show what a volume is doing, served or not
+    /// Show what a volume is doing, served or not; without a target all that are served here
     Status(status::StatusArgs),
+    /// Change a setting of a volume while it is served or mounted, or list all of them
+    Set(set::SetArgs),
+    /// Stop whoever serves or has mounted a volume, in order, and say how it ended
+    Stop(stop::StopArgs),
     /// Bring logged blocks home now
     Checkpoint(checkpoint::CheckpointArgs),
     /// Bring everything home, durability-only ranges too, and say when it is safe to stop
@@ -109,7 +117,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
+    nearhead_volume::tell_of_waits(|event| output::warn(&event.to_string()));
     let args = match chain::expanded(std::env::args_os()) {
         Ok(args) => args,
         Err(problem) => return ended(Err(problem)),
@@ -120,6 +128,8 @@ fn main() -> ExitCode {
         Command::Status(args) => return ended(status::run(&args)),
         Command::Fsck(args) => return ended(file_system::fsck(&args)),
         Command::Create(args) => create::run(&args),
+        Command::Set(args) => set::run(&args),
+        Command::Stop(args) => stop::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args, false),
         Command::Drain(args) => checkpoint::run(&args, true),
@@ -151,7 +161,7 @@ fn ended(result: Result<ExitCode, String>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(problem) => {
-            output::note(&problem);
+            output::blame(&problem);
             ExitCode::FAILURE
         }
     }

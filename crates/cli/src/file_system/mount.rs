@@ -7,10 +7,13 @@ use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
 use super::report::report;
+use crate::journal::ToldPasses;
 use crate::metrics;
 use crate::offline::{self, Offline};
+use crate::report::preset_name;
 use crate::serve::priority;
 use crate::serve::timed::Timed;
+use crate::service_manager::ServiceManager;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::Nanos;
 use nearhead_engine::Ack;
@@ -19,9 +22,9 @@ use nearhead_ext4::Options;
 use nearhead_fs::{AccessTimes, DurableName, FsOptions};
 use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
-use nearhead_output::{note, say, say_json_line};
+use nearhead_output::{alarm, note, say, say_json_line, warn};
 use nearhead_service::Service;
-use nearhead_settings::Sharing;
+use nearhead_settings::{ServeArgs, Sharing, Tuner};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -85,15 +88,17 @@ struct Wanted {
 struct Watch {
     facts: Facts,
     metrics: Option<metrics::Endpoint>,
-    /// What was told of a failure.
+    /// What was told of a failure, and of passes.
     failure: Option<String>,
+    told_passes: ToldPasses,
+    manager: ServiceManager,
 }
 
 impl Watch {
     /// Says once what went wrong, and keeps the numbers fresh.
     fn look(&mut self, mounted: &mut Mounted, now: Nanos) {
         while let Some(event) = mounted.service_mut().inner_mut().poll_disk_event() {
-            note(&event.to_string());
+            warn(&event.to_string());
         }
         let failure = mounted
             .service()
@@ -102,9 +107,15 @@ impl Watch {
             .failure()
             .map(|why| format!("the volume failed: {why}"));
         if failure.is_some() && self.failure != failure {
-            note(failure.as_deref().unwrap_or_default());
+            alarm(failure.as_deref().unwrap_or_default());
             self.failure = failure;
         }
+        let volume = mounted.service().inner();
+        self.told_passes.tell(volume.engine().passes(), now);
+        self.manager.alive(now, || {
+            let status = volume.status();
+            format!("{}: logs {} % full", status.phase.name(), status.log_fill_pct)
+        });
         if let Some(metrics) = &mut self.metrics {
             metrics.refresh(now, || metrics::render(&report(&self.facts, mounted, now)));
         }
@@ -121,7 +132,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
-    let Opened { offline, disk_notes, logged_bytes_max, ack } = opened(args, &wanted)?;
+    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, &wanted)?;
     let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
@@ -141,7 +152,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let handle = Handle::default();
     stop_at_signals(signals, handle.clone())?;
     let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
-    let (desk, errands) = Desk::new(facts.clone(), handle.clone());
+    let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner);
     let mount = MountOptions {
         source: args.target.clone(),
         read_only,
@@ -155,9 +166,12 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
             let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
             let _ = noted.send((Served::note(&told.folder), control));
             tell_ready(&told, wanted.mode, read_only, path.as_deref());
+            ServiceManager::find().ready();
         });
     };
-    let mut watch = Watch { facts, metrics, failure: None };
+    let manager = ServiceManager::find();
+    let told_passes = ToldPasses::default();
+    let mut watch = Watch { facts, metrics, failure: None, told_passes, manager };
     let served = nearhead_fuse::serve(
         mounted,
         start,
@@ -248,6 +262,8 @@ struct Opened {
     /// The largest write that it logs, and when it answers writes.
     logged_bytes_max: u32,
     ack: Ack,
+    /// What may be set while it is mounted.
+    tuner: Tuner,
 }
 
 fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
@@ -258,9 +274,10 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     }
     let is_near_head = wanted.mode.is_near_head();
     let disk_notes = target.notes.clone();
-    let (mut logged, mut shared) = ((0, Ack::Flush), Ok(()));
+    let (mut logged, mut base, mut shared) = ((0, Ack::Flush), None, Ok(()));
     let offline = offline::serving(target, access, |superblock, config| {
         logged = (config.logged_write_bytes_max, config.ack);
+        base = Some(config.clone());
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
@@ -269,7 +286,12 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     })?;
     shared?;
     let (logged_bytes_max, ack) = logged;
-    Ok(Opened { offline, disk_notes, logged_bytes_max, ack })
+    let base = base.ok_or("internal: a volume was opened without a configuration")?;
+    let Sharing { durable_p99, bulk_share } = args.sharing;
+    let asked = ServeArgs { durable_p99, bulk_share, ..ServeArgs::default() };
+    let superblock = offline.volume.superblock();
+    let tuner = Tuner::new(&asked, superblock, &preset_name(superblock), base)?;
+    Ok(Opened { offline, disk_notes, logged_bytes_max, ack, tuner })
 }
 
 fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
@@ -277,6 +299,7 @@ fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
     let started = waiting.spawn(move || {
         // A terminal that goes away must not take the file system with it.
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            ServiceManager::find().stopping("unmounting");
             note(&format!("signal {signal}: unmounting"));
             handle.stop();
         }

@@ -6,14 +6,19 @@
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
 use super::timed::Timed;
+use crate::journal::ToldPasses;
 use crate::report::{Latencies, RequestCounts};
+use crate::service_manager::ServiceManager;
 use crate::units::ByteSize;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
-use nearhead_output::note;
+use nearhead_output::{alarm, blame, inform, note, warn};
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
+use nearhead_settings::{Change, Setting, Tuned, Tuner};
 use nearhead_volume::{LossReport, ReopeningVolume, Volume};
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
 const OWN_REQUEST: RequestId = RequestId(u64::MAX);
@@ -28,14 +33,22 @@ pub struct Served {
     told_s: u64,
     failure_told: bool,
     trouble_told: Option<String>,
+    told_passes: ToldPasses,
     turns: Option<Turns>,
     backing: Backing,
+    tuner: Rc<RefCell<Tuner>>,
 }
 
 impl Served {
-    /// Serves `volume`, which answers writes as `ack` says.
-    pub fn new(volume: ReopeningVolume<Box<dyn Disk + Send>>, read_only: bool, ack: Ack) -> Self {
+    /// Serves `volume`, which answers writes as `ack` says, and whose settings `tuner` knows.
+    pub fn new(
+        volume: ReopeningVolume<Box<dyn Disk + Send>>,
+        read_only: bool,
+        ack: Ack,
+        tuner: Rc<RefCell<Tuner>>,
+    ) -> Self {
         Self {
+            tuner,
             volume: Timed::new(volume, ack),
             read_only,
             replies: VecDeque::new(),
@@ -44,6 +57,7 @@ impl Served {
             told_s: 0,
             failure_told: false,
             trouble_told: None,
+            told_passes: ToldPasses::default(),
             turns: None,
             backing: Backing::default(),
         }
@@ -93,6 +107,27 @@ impl Served {
         }
     }
 
+    /// Settings that may change while it is served.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        self.tuner.borrow().settings()
+    }
+
+    /// Sets some of them: what changed.
+    pub(super) fn set(&mut self, words: &[&str], now: Nanos) -> Result<Vec<Change>, String> {
+        if self.is_reopening() {
+            return Err("the volume is being opened again; try again".to_owned());
+        }
+        let Tuned { changes, tuning, rest_mirrors } = self.tuner.borrow_mut().set(words)?;
+        self.volume_mut().tune(tuning, now);
+        if changes.iter().any(|change| change.name == "rest_mirrors") {
+            self.volume_mut().let_mirrors_rest(rest_mirrors);
+        }
+        for Change { name, before, after } in &changes {
+            note(&format!("set {name}: from {before} to {after}"));
+        }
+        Ok(changes)
+    }
+
     /// From now on checkpoints that can wait take turns, if there is something to take turns by.
     pub(super) fn take_turns_by(&mut self, turns: Option<Turns>) {
         self.turns = turns;
@@ -102,6 +137,11 @@ impl Served {
     pub(super) fn take_turns(&mut self, now: Nanos) {
         let wants = self.volume().engine().wants_checkpoint_permit();
         if let Some(is_held) = self.turns.as_mut().and_then(|turns| turns.exchange(wants)) {
+            inform(if is_held {
+                "permit for checkpoints: got"
+            } else {
+                "permit for checkpoints: given back, or lost"
+            });
             self.volume_mut().set_checkpoint_permit(is_held, now);
         }
     }
@@ -135,27 +175,32 @@ impl Served {
     /// Says what the disk did wrong since the last call; the engine bounds how often.
     pub(super) fn tell_disk_events(&mut self) {
         while let Some(event) = self.volume.inner_mut().poll_disk_event() {
-            note(&event.to_string());
+            warn(&event.to_string());
         }
     }
 
-    /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
+    /// Tells people how a stop goes, of passes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
         while let Some(event) = self.volume.inner_mut().poll_loss_event() {
-            note(&event.to_string());
+            blame(&event.to_string());
         }
+        let passes = self.volume().engine().passes();
+        self.told_passes.tell(passes, now);
         let trouble = self.trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
-            note(self.trouble_told.as_deref().unwrap_or("the disk is in order again"));
+            match &self.trouble_told {
+                Some(trouble) => blame(trouble),
+                None => note("the disk is in order again"),
+            }
         }
         if !self.failure_told
             && !self.is_reopening()
             && let Some(failure) = self.volume.inner().volume().engine().failure()
         {
             self.failure_told = true;
-            note(&format!(
+            alarm(&format!(
                 "the volume failed: {failure}; reads go on where they can, changes are refused"
             ));
         }
@@ -225,6 +270,7 @@ impl Service for Served {
             } else {
                 format!("making {staged} durable and writing a snapshot")
             };
+            ServiceManager::find().stopping(&how);
             note(&format!("stopping: {how}; a second signal stops at once"));
         }
         self.volume.begin_shutdown(now);
