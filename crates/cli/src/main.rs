@@ -18,6 +18,7 @@ mod forget_log;
 mod generate;
 mod grow;
 mod health;
+mod help;
 mod hint;
 mod journal;
 mod metrics;
@@ -122,7 +123,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(problem) => return ended(Err(problem)),
     };
-    let matches = presets::listed_in(Cli::command()).get_matches_from(args);
+    let matches = program().get_matches_from(args);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Status(args) => return ended(status::run(&args)),
@@ -152,9 +153,14 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Wal(command) => wal::run(&command),
-        Command::Generate(args) => generate::run(&args, presets::listed_in(Cli::command())),
+        Command::Generate(args) => generate::run(&args, program()),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// The program's commands with all that help says of them.
+fn program() -> clap::Command {
+    help::explained(presets::listed_in(Cli::command()))
 }
 
 fn ended(result: Result<ExitCode, String>) -> ExitCode {

@@ -27,7 +27,7 @@ pub(super) fn frame(rates: &Rates, columns: usize) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<MARGIN$}{value}");
+        let _ = writeln!(text, "{}", format!("{name:<MARGIN$}{value}").trim_end());
     };
     let reasons = rates.reasons.join("; ");
     let colon = if reasons.is_empty() { "" } else { ": " };
