@@ -23,7 +23,7 @@ mod writes;
 pub use cache_device::CacheDevice;
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
 pub use disk::{DiskArgs, IoEngine};
-pub use serve::ServeArgs;
+pub use serve::{ServeArgs, second_of_day};
 pub use sharing::Sharing;
 pub use socket::SocketMode;
 pub use tuner::{Change, Setting, Tuned, Tuner};

@@ -24,7 +24,7 @@ use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
 use nearhead_output::{alarm, note, say, say_json_line, warn};
 use nearhead_service::Service;
-use nearhead_settings::{ServeArgs, Sharing, Tuner};
+use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -277,6 +277,7 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     let (mut logged, mut base, mut shared) = ((0, Ack::Flush), None, Ok(()));
     let offline = offline::serving(target, access, |superblock, config| {
         logged = (config.logged_write_bytes_max, config.ack);
+        config.second_of_day_at_zero = second_of_day();
         base = Some(config.clone());
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
