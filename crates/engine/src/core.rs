@@ -97,7 +97,9 @@ impl Core {
     /// From now on what may change is as `tuning` says.
     pub(crate) fn tune(&mut self, tuning: Tuning) {
         tuning.put_over(&mut self.setup.config);
-        self.admission = tuning.admission.unwrap_or_else(|| self.admission.boxed());
+        if let Some(admission) = tuning.admission {
+            self.admission = admission;
+        }
     }
 
     /// The same, for a recovery, which takes out what it needs once.

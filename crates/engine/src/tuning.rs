@@ -15,7 +15,7 @@ pub struct Tuning {
     pub cleaning: Cleaning,
     /// [`Config::snapshot_period`].
     pub snapshot_period: Nanos,
-    /// [`Config::stage_bytes_max`].
+    /// [`Config::stage_bytes_max`], if that is more than it was.
     pub stage_bytes_max: usize,
     /// Another policy for who goes first, which knows nothing yet; none if that stays.
     pub admission: Option<Box<dyn Admission>>,
@@ -47,7 +47,8 @@ impl Tuning {
             ..kept
         };
         config.snapshot_period = self.snapshot_period;
-        config.stage_bytes_max = self.stage_bytes_max;
+        // Never less: a request was let in by what there was, and may wait for that much.
+        config.stage_bytes_max = config.stage_bytes_max.max(self.stage_bytes_max);
         if let Some(admission) = &self.admission {
             config.admission = admission.boxed();
         }

@@ -37,7 +37,11 @@ const SETTINGS: [(&str, bool, &str); 11] = [
     ),
     ("swap_idle", false, "do so only after this long without a request"),
     ("snapshot_period", false, "write a snapshot of the map at least this often"),
-    ("stage_size", false, "memory for small writes that wait to be logged"),
+    (
+        "stage_size",
+        false,
+        "memory for small writes that wait to be logged; only more, while it is served",
+    ),
     (
         "rest_mirrors",
         false,
@@ -135,6 +139,13 @@ impl Tuner {
         }
         let mut config = self.base.clone();
         args.configure(&self.superblock, &self.preset, &mut config)?;
+        if config.stage_bytes_max < self.config.stage_bytes_max {
+            return Err(format!(
+                "set: stage_size: expected {} or more, as requests may wait for what there is, found {}; less takes a stop and a start",
+                value_of(&self.config, &self.args, "stage_size"),
+                value_of(&config, &args, "stage_size")
+            ));
+        }
         let changes = names.iter().map(|name| Change {
             name: (*name).to_owned(),
             before: value_of(&self.config, &self.args, name),
@@ -288,6 +299,12 @@ mod tests {
         told.tuning.put_over(&mut config);
         assert_eq!(config.cleaning.idle_after, Some(Nanos::from_secs(90)));
         assert_eq!(config.cleaning.watermark_pct, None);
+        // Memory that a request was let in by stays.
+        let before = config.stage_bytes_max;
+        for (asked, expected) in [(before / 2, before), (before * 2, before * 2)] {
+            Tuning { stage_bytes_max: asked, ..Tuning::of(&config) }.put_over(&mut config);
+            assert_eq!(config.stage_bytes_max, expected);
+        }
         // What stays is as it was, also in a volume that is opened again.
         let mut again = tuner.base.clone();
         tuner.configure_again(&mut again);
@@ -312,6 +329,7 @@ mod tests {
                 ["--snapshot-period", "more than 0"],
             ),
             (vec!["stage_size=1"], ["--stage-size", "found 1"]),
+            (vec!["stage_size=8MiB"], ["expected 16MiB or more", "found 8MiB"]),
             (vec!["durable_p99=10ms", "bulk_share=50"], ["--bulk-share", "found both"]),
             (vec!["checkpoint_idle=1s\"\nack=\"flush"], ["expected a value", "checkpoint_idle"]),
         ] {

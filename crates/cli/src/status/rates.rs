@@ -5,6 +5,7 @@
 use crate::report::{Distribution, LogMap, PassReport, StatusReport};
 use crate::units::ByteSize;
 use nearhead_engine::Stats;
+use nearhead_output::plain;
 use serde::Serialize;
 
 /// Between two reports.
@@ -131,7 +132,7 @@ impl Rates {
         };
         format!(
             "{}: {}, reads {:.0}/s {}/s p50/p99 {}, writes {:.0}/s {}/s, durable {:.0}/s p50/p99 {}, logs {} % full, {} home/s, {}",
-            self.target,
+            plain(&self.target),
             self.health,
             self.reads_per_s,
             bytes(self.read_bytes_per_s),
