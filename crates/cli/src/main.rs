@@ -61,15 +61,15 @@ enum Command {
     /// Serve a volume over NBD
     #[command(visible_alias = "open")]
     Serve(Box<serve::ServeArgs>),
-    /// Show what a volume is doing, served or not; without a target all that are served here
+    /// Show what a volume is doing, or all that are served here
     Status(status::StatusArgs),
-    /// Change a setting of a volume while it is served or mounted, or list all of them
+    /// Change settings of a volume while it is served, or list them
     Set(set::SetArgs),
-    /// Stop whoever serves or has mounted a volume, in order, and say how it ended
+    /// Stop whoever serves a volume, in order, and say how it ended
     Stop(stop::StopArgs),
     /// Bring logged blocks home now
     Checkpoint(checkpoint::CheckpointArgs),
-    /// Bring everything home, durability-only ranges too, and say when it is safe to stop
+    /// Bring everything home, and say when it is safe to stop
     Drain(checkpoint::CheckpointArgs),
     /// Read everything that has a checksum; changes nothing
     Check(check::CheckArgs),
@@ -95,7 +95,7 @@ enum Command {
     Umount(file_system::UmountArgs),
     /// Look at a volume and the file system on it; changes nothing
     Fsck(file_system::FsckArgs),
-    /// Find out by timing what a disk is like: how fast it turns, its zones and tracks
+    /// Find out by timing how a disk turns, its zones and its tracks
     Calibrate(calibrate::CalibrateArgs),
     /// Emulated disks by themselves
     #[command(subcommand)]
@@ -108,7 +108,7 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
-    /// Run a program as it is, its logs and bulk files through the write-ahead log library
+    /// Run a program as it is, with its logs through the log library
     Run(run::RunArgs),
     /// Write-ahead logs of programs in any language
     #[command(subcommand)]
