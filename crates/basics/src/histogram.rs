@@ -64,6 +64,11 @@ impl Histogram {
         self.count
     }
 
+    /// Their exact sum.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
     /// Their exact mean; zero when empty.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
@@ -101,6 +106,20 @@ impl Histogram {
             }
         }
         self.max
+    }
+
+    /// Of each of these limits, which go up, how many values are surely at most it, to the width of a bucket: what shares its bucket and may
+    /// be larger is left out. No such count ever becomes less as values are added. All of them cost one look at each bucket.
+    pub fn counts_up_to(&self, limits: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+        let (mut seen, mut count) = (0, 0);
+        let up_to = |limit: u64| {
+            let bucket = bucket_of(limit);
+            let end = bucket + usize::from(top_of(bucket) == limit);
+            count += self.counts[seen.min(end)..end].iter().sum::<u64>();
+            seen = seen.max(end);
+            (limit, count)
+        };
+        limits.into_iter().map(up_to).collect()
     }
 
     /// How many may be larger than `limit`, to the width of a bucket: whatever shares its bucket is counted too.
@@ -220,5 +239,12 @@ mod tests {
         let top = top_of(bucket_of(500));
         assert_eq!(histogram.count_above(top), 1000 - top);
         assert_eq!(Histogram::new().count_above(0), 0);
+        // The same from below, whatever else was recorded.
+        let before = histogram.counts_up_to([0, top, 1000]);
+        assert_eq!(before[..2], [(0, 0), (top, top)]);
+        assert!((993..=1000).contains(&before[2].1), "{before:?}");
+        histogram.record(u64::MAX);
+        assert_eq!(histogram.counts_up_to([0, top, 1000]), before);
+        assert_eq!(histogram.counts_up_to([1000, u64::MAX])[1], (u64::MAX, 1001));
     }
 }

@@ -7,6 +7,7 @@
 //! links to the socket.
 
 use crate::target::backing_paths;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -38,6 +39,13 @@ impl<T: Serialize> Answer<T> {
         serde_json::to_string(self)
             .unwrap_or_else(|error| format!("{{\"error\":\"internal: {error}\"}}"))
     }
+}
+
+/// What a daemon tells those who are still connected when it ends well.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Ended {
+    /// What may be relied on.
+    pub ended: String,
 }
 
 /// Most folders below the system's that are searched for a socket: one for each unit.
@@ -246,6 +254,24 @@ fn searched() -> Vec<PathBuf> {
     all
 }
 
+/// Control sockets of all daemons on this machine that can be found from here, whether anybody answers or not, each once: links lead to
+/// where one really is.
+pub fn sockets() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = searched().iter().flat_map(|folder| sockets_in(folder)).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn sockets_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let paths = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "control"));
+    // One that leads nowhere is told under its own name.
+    paths.take(FOLDERS_MAX).map(|path| path.canonicalize().unwrap_or(path)).collect()
+}
+
 /// A connection to a daemon.
 pub struct Client {
     path: PathBuf,
@@ -256,14 +282,7 @@ impl Client {
     /// The daemon that serves `target`, if one does; `control` names its socket if given.
     pub fn find(target: &str, control: Option<&Path>) -> Result<Option<Self>, String> {
         if let Some(path) = control {
-            check_socket_path("--control", path)?;
-            return Self::connect(path).map(Some).map_err(|error| {
-                format!(
-                    "control socket {}: expected a running daemon, found {error}; check the path, \
-                     or leave --control out to look at the volume itself",
-                    path.display()
-                )
-            });
+            return Self::at(path).map(Some);
         }
         let names = names(target)?;
         let mut paths = searched().into_iter().flat_map(|directory| {
@@ -272,33 +291,75 @@ impl Client {
         Ok(paths.find_map(|path| Self::connect(&path).ok()))
     }
 
+    /// The daemon whose socket a user named.
+    pub fn at(path: &Path) -> Result<Self, String> {
+        check_socket_path("--control", path)?;
+        Self::connect(path).map_err(|error| {
+            format!(
+                "control socket {}: expected a running daemon, found {error}; check the path, \
+                 or leave --control out to look at the volume itself",
+                path.display()
+            )
+        })
+    }
+
     /// Connects to the socket at `path`.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
+        Self::connect_for(path, ANSWER_WAIT_MAX)
+    }
+
+    /// The same for answers that take so long at most.
+    pub fn connect_for(path: &Path, answer_wait_max: Duration) -> std::io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
-        stream.set_write_timeout(Some(ANSWER_WAIT_MAX))?;
+        stream.set_read_timeout(Some(answer_wait_max))?;
+        stream.set_write_timeout(Some(answer_wait_max))?;
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
     /// Sends a command and reads its answer.
     pub fn ask<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, String> {
+        writeln!(self.stream.get_mut(), "{command}").map_err(|error| {
+            let shown = self.path.display();
+            format!("control socket {shown}: `{command}` got no answer: {error}")
+        })?;
+        self.hear(command)?.ok_or_else(|| {
+            let shown = self.path.display();
+            format!("control socket {shown}: `{command}` got no answer: the daemon closed the connection")
+        })
+    }
+
+    /// Reads the next line; none once the daemon has closed the connection.
+    pub fn hear<T: DeserializeOwned>(&mut self, command: &str) -> Result<Option<T>, String> {
         let shown = self.path.display();
         let failed = |problem: &dyn std::fmt::Display| {
             format!("control socket {shown}: `{command}` got no answer: {problem}")
         };
         let mut line = String::new();
-        writeln!(self.stream.get_mut(), "{command}").map_err(|error| failed(&error))?;
-        let len = self.stream.read_line(&mut line).map_err(|error| failed(&error))?;
+        let len = match self.stream.read_line(&mut line) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            other => other.map_err(|error| failed(&error))?,
+        };
         if len == 0 {
-            return Err(failed(&"the daemon closed the connection"));
+            return Ok(None);
         }
         match serde_json::from_str(&line) {
-            Ok(Answer::Ok(answer)) => Ok(answer),
+            Ok(Answer::Ok(answer)) => Ok(Some(answer)),
             Ok(Answer::Error(problem)) => Err(problem),
             Err(error) => Err(failed(&format!(
                 "expected an answer of this version of the program, found {error}"
             ))),
         }
+    }
+
+    /// Waits until there is something to hear, so long at most; whether there is.
+    pub fn has_something_within(&self, span: Duration) -> bool {
+        if !self.stream.buffer().is_empty() {
+            return true;
+        }
+        let mut socket = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
+        let span = Timespec::try_from(span).ok();
+        // Who is interrupted looks again.
+        rustix::event::poll(&mut socket, span.as_ref()).is_ok_and(|ready| ready > 0)
     }
 }
 

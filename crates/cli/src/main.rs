@@ -18,7 +18,10 @@ mod forget_log;
 mod generate;
 mod grow;
 mod health;
+mod help;
 mod hint;
+mod journal;
+mod metrics;
 mod offline;
 mod presets;
 mod repair;
@@ -26,7 +29,10 @@ mod replay;
 mod report;
 mod run;
 mod serve;
+mod service_manager;
+mod set;
 mod status;
+mod stop;
 mod target;
 mod uri;
 mod wal;
@@ -55,11 +61,15 @@ enum Command {
     /// Serve a volume over NBD
     #[command(visible_alias = "open")]
     Serve(Box<serve::ServeArgs>),
-    /// Show what a volume is doing, served or not
+    /// Show what a volume is doing, or all that are served here
     Status(status::StatusArgs),
+    /// Change settings of a volume while it is served, or list them
+    Set(set::SetArgs),
+    /// Stop whoever serves a volume, in order, and say how it ended
+    Stop(stop::StopArgs),
     /// Bring logged blocks home now
     Checkpoint(checkpoint::CheckpointArgs),
-    /// Bring everything home, durability-only ranges too, and say when it is safe to stop
+    /// Bring everything home, and say when it is safe to stop
     Drain(checkpoint::CheckpointArgs),
     /// Read everything that has a checksum; changes nothing
     Check(check::CheckArgs),
@@ -85,7 +95,7 @@ enum Command {
     Umount(file_system::UmountArgs),
     /// Look at a volume and the file system on it; changes nothing
     Fsck(file_system::FsckArgs),
-    /// Find out by timing what a disk is like: how fast it turns, its zones and tracks
+    /// Find out by timing how a disk turns, its zones and its tracks
     Calibrate(calibrate::CalibrateArgs),
     /// Emulated disks by themselves
     #[command(subcommand)]
@@ -98,7 +108,7 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
-    /// Run a program as it is, its logs and bulk files through the write-ahead log library
+    /// Run a program as it is, with its logs through the log library
     Run(run::RunArgs),
     /// Write-ahead logs of programs in any language
     #[command(subcommand)]
@@ -108,17 +118,19 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
+    nearhead_volume::tell_of_waits(|event| output::warn(&event.to_string()));
     let args = match chain::expanded(std::env::args_os()) {
         Ok(args) => args,
         Err(problem) => return ended(Err(problem)),
     };
-    let matches = presets::listed_in(Cli::command()).get_matches_from(args);
+    let matches = program().get_matches_from(args);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Status(args) => return ended(status::run(&args)),
         Command::Fsck(args) => return ended(file_system::fsck(&args)),
         Command::Create(args) => create::run(&args),
+        Command::Set(args) => set::run(&args),
+        Command::Stop(args) => stop::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args, false),
         Command::Drain(args) => checkpoint::run(&args, true),
@@ -141,16 +153,21 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Wal(command) => wal::run(&command),
-        Command::Generate(args) => generate::run(&args, presets::listed_in(Cli::command())),
+        Command::Generate(args) => generate::run(&args, program()),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// The program's commands with all that help says of them.
+fn program() -> clap::Command {
+    help::explained(presets::listed_in(Cli::command()))
 }
 
 fn ended(result: Result<ExitCode, String>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(problem) => {
-            output::note(&problem);
+            output::blame(&problem);
             ExitCode::FAILURE
         }
     }

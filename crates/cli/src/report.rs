@@ -2,16 +2,26 @@
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
 mod cache;
+mod cleaning;
 mod devices;
+mod distribution;
 mod file_system;
 mod known;
+mod latency;
+mod log_map;
 mod map;
 mod serving;
 
 pub use cache::ReadCacheReport;
+pub use cleaning::PassReport;
 pub use devices::{DeviceReport, MirrorReport, SideReport};
+pub use distribution::{Distribution, SIZE_STEPS, Sizes};
 pub use file_system::FileSystemReport;
 pub use known::{Link, LogDisk, TargetKept, TracksKnown};
+pub use latency::{Latencies, Latency, RequestCounts};
+#[cfg(test)]
+pub use log_map::LogCell;
+pub use log_map::LogMap;
 pub use map::PagedMapReport;
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
@@ -21,7 +31,6 @@ use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Damage, Stats};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_output::{hex, plain};
-use nearhead_sim::LatencySummary;
 use nearhead_volume::{Presets, Volume};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -88,8 +97,23 @@ pub struct State {
     pub record_sequence: u64,
     /// Newest snapshot of the map.
     pub snapshot_number: u64,
+    /// How old that is, in seconds, while it lacks records.
+    #[serde(default)]
+    pub snapshot_age_s: Option<f64>,
+    /// Bytes of records that it lacks.
+    #[serde(default)]
+    pub snapshot_behind_bytes: u64,
     /// Whether logged blocks are being copied home.
     pub checkpointing: bool,
+    /// Why, for how long and how much so far.
+    #[serde(default)]
+    pub pass: Option<PassReport>,
+    /// The last time that ended.
+    #[serde(default)]
+    pub last_pass: Option<PassReport>,
+    /// How full the logs are along the disk.
+    #[serde(default)]
+    pub log_map: LogMap,
     /// What is known of the disk's tracks, if anything.
     #[serde(default)]
     pub tracks: Option<TracksKnown>,
@@ -152,17 +176,6 @@ impl<'de> Deserialize<'de> for Counters {
     }
 }
 
-/// Latencies seen by clients since the start, from the whole request to its reply.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Latencies {
-    /// Writes answered only when durable, and flushes.
-    pub durable: LatencySummary,
-    /// Writes answered early.
-    pub write: LatencySummary,
-    /// Reads.
-    pub read: LatencySummary,
-}
-
 /// Clients of a daemon.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Clients {
@@ -190,12 +203,18 @@ pub struct Served {
     pub pid: u32,
     /// Time since it started, in seconds.
     pub uptime_s: f64,
+    /// When that was, in seconds since 1970 UTC.
+    #[serde(default)]
+    pub started_unix_s: f64,
     /// Where clients connect.
     pub uris: Vec<String>,
     /// Whether every write is refused.
     pub read_only: bool,
     /// Its clients.
     pub clients: Clients,
+    /// What they asked for.
+    #[serde(default)]
+    pub requests: RequestCounts,
     /// Their latencies.
     pub latency: Latencies,
     /// What people must know about the disk, if anything: a mirror that lost a member.
@@ -284,7 +303,12 @@ impl StatusReport {
                 fragment_fill_pct: status.fragment_fill_pct,
                 record_sequence: status.record_sequence,
                 snapshot_number: status.snapshot_number,
+                snapshot_age_s: status.snapshot_lag.map(|lag| now.since(lag.since).as_secs_f64()),
+                snapshot_behind_bytes: status.snapshot_lag.map_or(0, |lag| lag.bytes),
                 checkpointing: status.checkpointing,
+                pass: status.pass.as_ref().map(|pass| PassReport::of(pass, now)),
+                last_pass: status.last_pass.as_ref().map(|pass| PassReport::of(pass, now)),
+                log_map: LogMap::of(volume, status.head_offset),
                 tracks: status.drive.as_ref().map(TracksKnown::of),
                 durable_target: status.target.as_ref().map(TargetKept::of),
                 bulk_share_pct: status.bulk_share_pct,
@@ -364,6 +388,9 @@ impl StatusReport {
                 if state.checkpointing { ", being emptied now" } else { "" },
             ),
         );
+        if let Some(pass) = state.pass.as_ref().or(state.last_pass.as_ref()) {
+            line("cleaning", pass.in_words());
+        }
         line("map", map::in_words(state));
         line(
             "newest",

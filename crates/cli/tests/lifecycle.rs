@@ -5,7 +5,7 @@
 mod common;
 
 use common::nbd::{Client, Kind};
-use common::{Daemon, Scratch, run, run_fails, run_json, run_ok, tools};
+use common::{Daemon, Scratch, run_fails, run_json, run_ok, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -293,16 +293,16 @@ fn metrics_are_served_in_the_text_format() {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        if text.contains("nearhead_logged_bytes_total 4096") {
+        if text.contains("nearhead_logged_bytes_total{volume=\"a.img\"} 4096") {
             break text;
         }
         std::thread::yield_now();
     };
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     for part in [
-        "# TYPE nearhead_log_fill_percent gauge",
+        "# TYPE nearhead_log_fill_ratio gauge",
         "# TYPE nearhead_requests_total counter",
-        "nearhead_latency_seconds_count{kind=\"durable\"} 1",
+        "nearhead_latency_seconds_count{volume=\"a.img\",kind=\"durable\"} 1",
     ] {
         assert!(text.contains(part), "{part:?} is missing in {text}");
     }
@@ -412,19 +412,25 @@ fn man_pages_and_completions_are_written_for_every_command() {
     ] {
         assert!(scratch.path("docs").join(name).is_file(), "{name} is missing");
     }
-    let help = run(&scratch, &["--help"]);
-    let help = String::from_utf8(help.stdout).unwrap();
-    for line in help
+    let help = run_ok(&scratch, &["--help"]);
+    // Groups of commands, each line one; only `Options:` come after them.
+    let groups = help.split("\nOptions:").next().unwrap();
+    let commands: Vec<&str> = groups
         .lines()
-        .skip_while(|line| !line.starts_with("Commands:"))
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        // What goes on from the line before stands further in.
-        .filter(|line| !line.starts_with("   "))
-    {
-        let command = line.split_whitespace().next().unwrap();
+        .filter_map(|line| line.strip_prefix("  "))
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    assert!(commands.len() > 25, "{help}");
+    for heading in ["Make:", "Run:", "Look:", "Mend:", "Study:"] {
+        assert!(help.lines().any(|line| line == heading), "{heading} is missing in {help}");
+    }
+    for command in commands {
         let page = scratch.path("docs").join(format!("nearhead-{command}.1"));
-        assert!(command == "help" || page.is_file(), "no man page for {command}");
+        let page = std::fs::read_to_string(page).unwrap_or_default();
+        for section in [".SH EXAMPLES", ".SH \"EXIT STATUS\"", ".SH FILES", ".SH OPTIONS"] {
+            let has_it = page.lines().any(|line| line == section);
+            assert!(has_it, "{section} is missing in the page of {command}");
+        }
     }
 }
 

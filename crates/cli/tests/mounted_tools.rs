@@ -81,7 +81,8 @@ fn metrics_of_a_mount_are_those_of_a_volume_and_its_own() {
     };
     assert_eq!(ask("sync")["ok"], "done");
     let text = ask("metrics")["ok"].as_str().unwrap().to_owned();
-    for line in ["nearhead_serving 1", "nearhead_fs_commits_total 1", "nearhead_fs_dirty_bytes 0"] {
+    for (name, value) in [("serving", 1), ("fs_commits_total", 1), ("fs_dirty_bytes", 0)] {
+        let line = format!("nearhead_{name}{{volume=\"{image}\"}} {value}");
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
     assert!(ask("nosuch")["error"].as_str().unwrap().contains("expected one of status"));

@@ -25,6 +25,7 @@ use crate::state::map_bounds::entries_max;
 use crate::state::paged::Layers;
 use crate::state::remembered::Remembered;
 use crate::stats::Stats;
+use crate::tuning::Tuning;
 use nearhead_disk::{
     Class, Command, CommandId, DiskError, DiskErrorKind, Lane, Nanos, PartDone, Payload, Submission,
 };
@@ -91,6 +92,14 @@ impl Core {
     /// What the engine was told when it started.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    /// From now on what may change is as `tuning` says.
+    pub(crate) fn tune(&mut self, tuning: Tuning) {
+        tuning.put_over(&mut self.setup.config);
+        if let Some(admission) = tuning.admission {
+            self.admission = admission;
+        }
     }
 
     /// The same, for a recovery, which takes out what it needs once.

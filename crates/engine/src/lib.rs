@@ -42,6 +42,7 @@ mod failure;
 mod home;
 mod map_pages;
 pub mod packing;
+mod pass;
 pub mod placement;
 mod read_cache;
 mod recovery;
@@ -49,6 +50,7 @@ mod snapshot;
 mod stage;
 mod state;
 pub mod stats;
+mod tuning;
 
 pub use activity::{Activities, Activity, Space};
 pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, MapPlace, Setup};
@@ -62,14 +64,16 @@ pub use engine::Engine;
 pub use engine::requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use engine::requests::range_lock;
 pub use failure::Failure;
+pub use pass::{Pass, PassReason};
 pub use read_cache::CACHE_START_BYTES;
 pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
 pub use stats::{
-    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, PagedMap, Phase, ReadCacheStatus,
-    Stats, Status, TailMove,
+    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, LogFill, PagedMap, Phase,
+    ReadCacheStatus, SnapshotLag, Stats, Status, TailMove,
 };
+pub use tuning::Tuning;
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

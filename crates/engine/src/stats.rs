@@ -5,7 +5,8 @@ use crate::damage::Damage;
 use crate::disk::drive::DriveStatus;
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 use crate::failure::Failure;
-use nearhead_disk::Lane;
+use crate::pass::Pass;
+use nearhead_disk::{Lane, Nanos};
 
 /// One counter, as every list of them names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +257,26 @@ pub struct ReadCacheStatus {
     pub dropped: Option<String>,
 }
 
+/// How far the newest snapshot of the map is behind: what a recovery would read beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotLag {
+    /// When it was begun, or the volume opened.
+    pub since: Nanos,
+    /// Bytes of records since.
+    pub bytes: u64,
+}
+
+/// What one log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFill {
+    /// Its number; they go up with the address on each device.
+    pub log: u32,
+    /// Share of it that cannot be written now, 0 to 100.
+    pub fill_pct: u32,
+    /// Bytes in it that are still needed.
+    pub needed_bytes: u64,
+}
+
 /// What of a map is not resident, and what is besides its newest layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedMap {
@@ -298,8 +319,16 @@ pub struct Status {
     pub record_sequence: u64,
     /// Number of the newest snapshot.
     pub snapshot_number: u64,
+    /// How far that is behind, if it is.
+    pub snapshot_lag: Option<SnapshotLag>,
     /// Whether a checkpoint is under way.
     pub checkpointing: bool,
+    /// Why, since when, and what it took home so far.
+    pub pass: Option<Pass>,
+    /// The last one that ended.
+    pub last_pass: Option<Pass>,
+    /// Device byte of the volume's own disk where its head is taken to be, if it has one that moves.
+    pub head_offset: Option<u64>,
     /// Whether a checkpoint that can wait is due, or runs on a permit; never without coordination.
     pub wants_checkpoint_permit: bool,
     /// Commands that failed, by what they were for and how.

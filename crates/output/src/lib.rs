@@ -3,6 +3,10 @@
 //! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic. A report that cannot be
 //! written otherwise (`> /dev/full`) ends it with a message and exit code 1: half a report is none.
 
+mod journal;
+
+pub use journal::{alarm, blame, inform, note, warn};
+
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -27,12 +31,6 @@ pub fn tell(line: &str) {
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush())
-}
-
-/// Prints a line about how it is going: one line, whatever names of files and texts of clients are in it.
-pub fn note(line: &str) {
-    // Nobody to tell: nothing to be done about it.
-    let _ = writeln!(io::stderr().lock(), "nearhead: {}", plain(line));
 }
 
 /// Text from elsewhere (a disk, a client) on one line, with what would change how a terminal shows

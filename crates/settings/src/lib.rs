@@ -16,13 +16,15 @@ mod disk;
 mod serve;
 mod sharing;
 mod socket;
+mod tuner;
 mod volume_file;
 mod writes;
 
 pub use cache_device::CacheDevice;
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
 pub use disk::{DiskArgs, IoEngine};
-pub use serve::ServeArgs;
+pub use serve::{ServeArgs, second_of_day};
 pub use sharing::Sharing;
 pub use socket::SocketMode;
+pub use tuner::{Change, Setting, Tuned, Tuner};
 pub use writes::{AckArg, checked_threshold};

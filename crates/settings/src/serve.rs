@@ -435,9 +435,14 @@ impl ServeArgs {
             cleaning.swap_idle_after = span;
         }
         // The engine's clock began a moment ago: close enough for a part of the day.
-        config.second_of_day_at_zero = chrono::Local::now().num_seconds_from_midnight();
+        config.second_of_day_at_zero = second_of_day();
         Ok(())
     }
+}
+
+/// Seconds since midnight, in local time.
+pub fn second_of_day() -> u32 {
+    chrono::Local::now().num_seconds_from_midnight()
 }
 
 fn read_file(path: &Path) -> Result<ServeArgs, String> {

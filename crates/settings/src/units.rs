@@ -113,6 +113,45 @@ fn second_of_day(text: &str) -> Option<u32> {
     (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
 }
 
+impl Span {
+    /// As it could be typed, and is read again: in the largest unit that leaves no fraction.
+    pub fn typed(self) -> String {
+        let ns = self.0.0;
+        for (unit_ns, unit) in [
+            (3_600_000_000_000, "h"),
+            (60_000_000_000, "m"),
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+        ] {
+            if ns > 0 && ns.is_multiple_of(unit_ns) {
+                return format!("{}{unit}", ns / unit_ns);
+            }
+        }
+        if ns == 0 { "0".to_owned() } else { format!("{}ms", ns as f64 / 1e6) }
+    }
+}
+
+impl ByteSize {
+    /// As it could be typed, and is read again: in the largest unit that leaves no fraction.
+    pub fn typed(self) -> String {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let whole = |power: u32| self.0 > 0 && self.0.is_multiple_of(1 << power);
+        let found = units.into_iter().find(|(power, _)| whole(*power));
+        found.map_or_else(
+            || self.0.to_string(),
+            |(power, unit)| format!("{}{unit}", self.0 >> power),
+        )
+    }
+}
+
+impl Window {
+    /// As it could be typed, and is read again.
+    pub fn typed(self) -> String {
+        let time = |s: u32| format!("{:02}:{:02}", s / 3600, s / 60 % 60);
+        format!("{}-{}", time(self.start_s), time(self.end_s))
+    }
+}
+
 /// Seconds since 1970 as a date and time of day in UTC, to the second.
 pub fn date_of(unix_s: u64) -> String {
     let date = i64::try_from(unix_s).ok().and_then(|s| chrono::DateTime::from_timestamp(s, 0));
@@ -178,6 +217,21 @@ impl fmt::Display for ByteSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_as_typed_is_read_again_as_the_same() {
+        for ns in [0, 1_000_000, 15_000_000, 1_500_000_000, 90_000_000_000, 7_200_000_000_000] {
+            let typed = Span(Nanos(ns)).typed();
+            assert_eq!(typed.parse(), Ok(Span(Nanos(ns))), "{typed}");
+        }
+        for bytes in [0, 1, 512, 1025, 4096, 16 << 20, (16 << 20) + 512, 3 << 40] {
+            let typed = ByteSize(bytes).typed();
+            assert_eq!(typed.parse(), Ok(ByteSize(bytes)), "{typed}");
+        }
+        assert_eq!(ByteSize(16 << 20).typed(), "16MiB");
+        let window = Window { start_s: 300, end_s: 86_340 };
+        assert_eq!((window.typed().as_str(), window.typed().parse()), ("00:05-23:59", Ok(window)));
+    }
 
     #[test]
     fn sizes_are_read_in_both_kinds_of_units() {

@@ -15,6 +15,7 @@ use crate::tracks;
 use nearhead_disk::{Disk, Nanos, Tracks, Zones};
 use nearhead_engine::{
     Config, Damage, DamageKind, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup, Status,
+    Tuning,
 };
 use nearhead_format::{Layout, Superblock};
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
@@ -355,6 +356,11 @@ impl<D: Disk> Volume<D> {
     /// Begins copying everything logged home; durability-only ranges too if `everything`.
     pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
         self.engine.start_checkpoint(everything, now);
+    }
+
+    /// Changes what may change while it is open ([`Engine::tune`]).
+    pub fn tune(&mut self, tuning: Tuning, now: Nanos) {
+        self.engine.tune(tuning, now);
     }
 
     /// Says whether checkpoints that can wait may run now ([`Engine::set_checkpoint_permit`]).

@@ -1,4 +1,5 @@
-//! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`, `sync`, `metrics`, `stop`.
+//! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`, `sync`, `metrics`, `set`,
+//! `stop`.
 //!
 //! What the volume is asked is done by the thread that has it, between two requests, and takes no time; what takes long is begun there,
 //! and whoever asked watches it through `status`.
@@ -6,25 +7,28 @@
 use super::report::report;
 use crate::control::Answer;
 use crate::hint::hint_of;
-use crate::serve::metrics;
+use crate::metrics;
+use crate::serve::timed::Timed;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_fs::FsOperation;
 use nearhead_fuse::Handle;
+use nearhead_output::note;
 use nearhead_service::Service;
+use nearhead_settings::{Change, Tuned, Tuner};
 use nearhead_volume::Volume;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is mounted.
-pub(super) type Mounted = nearhead_fs::Mounted<Volume<Box<dyn Disk + Send>>>;
+pub(super) type Mounted = nearhead_fs::Mounted<Timed<Volume<Box<dyn Disk + Send>>>>;
 /// Something to be done with it by the thread that has it.
 type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
 
 /// Errands that wait, at most: as many as there are connections.
 const ERRANDS_MAX: usize = 32;
-const COMMANDS: &str =
-    "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, stop";
+const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, set NAME=VALUE..., stop";
 const ENDED: &str = "the file system is being unmounted";
 
 /// What is served, and where.
@@ -40,6 +44,7 @@ pub(super) struct Desk {
     facts: Facts,
     handle: Handle,
     errands: SyncSender<Errand>,
+    tuner: Mutex<Tuner>,
 }
 
 /// The other end, for the thread that has the volume.
@@ -55,9 +60,9 @@ impl Errands {
 }
 
 impl Desk {
-    pub(super) fn new(facts: Facts, handle: Handle) -> (Self, Errands) {
+    pub(super) fn new(facts: Facts, handle: Handle, tuner: Tuner) -> (Self, Errands) {
         let (errands, receiver) = sync_channel(ERRANDS_MAX);
-        (Self { facts, handle, errands }, Errands(receiver))
+        (Self { facts, handle, errands, tuner: Mutex::new(tuner) }, Errands(receiver))
     }
 
     /// What `look` finds at the mounted file system.
@@ -92,6 +97,8 @@ impl Desk {
             ["drain"] => said(self.begin(|volume, now| volume.start_checkpoint(true, now))),
             ["hint", offset, len, kind] => said(self.hint(offset, len, kind)),
             ["sync"] => said(self.ask(FsOperation::SyncAll).map(|_| "done")),
+            ["set"] => Answer::Ok(self.tuner().settings()).line(),
+            ["set", words @ ..] => said(self.set(words)),
             ["stop"] => {
                 self.handle.stop();
                 Answer::Ok("stopping").line()
@@ -111,7 +118,7 @@ impl Desk {
         begin: fn(&mut Volume<Box<dyn Disk + Send>>, Nanos),
     ) -> Result<&'static str, String> {
         self.look(move |mounted, now| {
-            let volume = mounted.service_mut();
+            let volume = mounted.service_mut().inner_mut();
             if volume.info().read_only {
                 return Err("it is mounted read-only: nothing can be brought home".to_owned());
             }
@@ -121,6 +128,28 @@ impl Desk {
             begin(volume, now);
             Ok("started")
         })?
+    }
+
+    fn tuner(&self) -> MutexGuard<'_, Tuner> {
+        self.tuner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets some settings: what changed. One command at a time, in the order in which the volume hears of them.
+    fn set(&self, words: &[&str]) -> Result<Vec<Change>, String> {
+        let mut tuner = self.tuner();
+        let Tuned { changes, tuning, rest_mirrors } = tuner.set(words)?;
+        let sets_rest = changes.iter().any(|change| change.name == "rest_mirrors");
+        self.look(move |mounted, now| {
+            let volume = mounted.service_mut().inner_mut();
+            volume.tune(tuning, now);
+            if sets_rest {
+                volume.let_mirrors_rest(rest_mirrors);
+            }
+        })?;
+        for Change { name, before, after } in &changes {
+            note(&format!("set {name}: from {before} to {after}"));
+        }
+        Ok(changes)
     }
 
     fn hint(&self, offset: &str, len: &str, kind: &str) -> Result<&'static str, String> {

@@ -7,18 +7,24 @@ use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
 use super::report::report;
+use crate::journal::ToldPasses;
+use crate::metrics;
 use crate::offline::{self, Offline};
-use crate::serve::{metrics, priority};
+use crate::report::preset_name;
+use crate::serve::priority;
+use crate::serve::timed::Timed;
+use crate::service_manager::ServiceManager;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::Nanos;
+use nearhead_engine::Ack;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::{AccessTimes, DurableName, FsOptions};
 use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
-use nearhead_output::{note, say, say_json_line};
+use nearhead_output::{alarm, note, say, say_json_line, warn};
 use nearhead_service::Service;
-use nearhead_settings::Sharing;
+use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -82,22 +88,34 @@ struct Wanted {
 struct Watch {
     facts: Facts,
     metrics: Option<metrics::Endpoint>,
-    /// What was told of a failure.
+    /// What was told of a failure, and of passes.
     failure: Option<String>,
+    told_passes: ToldPasses,
+    manager: ServiceManager,
 }
 
 impl Watch {
     /// Says once what went wrong, and keeps the numbers fresh.
     fn look(&mut self, mounted: &mut Mounted, now: Nanos) {
-        while let Some(event) = mounted.service_mut().poll_disk_event() {
-            note(&event.to_string());
+        while let Some(event) = mounted.service_mut().inner_mut().poll_disk_event() {
+            warn(&event.to_string());
         }
-        let failure =
-            mounted.service().engine().failure().map(|why| format!("the volume failed: {why}"));
+        let failure = mounted
+            .service()
+            .inner()
+            .engine()
+            .failure()
+            .map(|why| format!("the volume failed: {why}"));
         if failure.is_some() && self.failure != failure {
-            note(failure.as_deref().unwrap_or_default());
+            alarm(failure.as_deref().unwrap_or_default());
             self.failure = failure;
         }
+        let volume = mounted.service().inner();
+        self.told_passes.tell(volume.engine().passes(), now);
+        self.manager.alive(now, || {
+            let status = volume.status();
+            format!("{}: logs {} % full", status.phase.name(), status.log_fill_pct)
+        });
         if let Some(metrics) = &mut self.metrics {
             metrics.refresh(now, || metrics::render(&report(&self.facts, mounted, now)));
         }
@@ -114,7 +132,8 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
-    let (Offline { volume, start, .. }, disk_notes, logged_bytes_max) = opened(args, &wanted)?;
+    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, &wanted)?;
+    let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
@@ -127,13 +146,13 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
-    let mut mounted = Mounted::new(volume, options);
+    let mut mounted = Mounted::new(Timed::new(volume, ack), options);
     mounted.trim_freed(wanted.trims_freed);
     mounted.keep_access_times(wanted.access_times);
     let handle = Handle::default();
     stop_at_signals(signals, handle.clone())?;
     let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
-    let (desk, errands) = Desk::new(facts.clone(), handle.clone());
+    let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner);
     let mount = MountOptions {
         source: args.target.clone(),
         read_only,
@@ -147,9 +166,12 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
             let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
             let _ = noted.send((Served::note(&told.folder), control));
             tell_ready(&told, wanted.mode, read_only, path.as_deref());
+            ServiceManager::find().ready();
         });
     };
-    let mut watch = Watch { facts, metrics, failure: None };
+    let manager = ServiceManager::find();
+    let told_passes = ToldPasses::default();
+    let mut watch = Watch { facts, metrics, failure: None, told_passes, manager };
     let served = nearhead_fuse::serve(
         mounted,
         start,
@@ -232,18 +254,31 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// The volume, what is to be said of its disk, and the largest write that it logs.
-fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u32), String> {
+/// A volume that is open, and what is to be known of it.
+struct Opened {
+    offline: Offline,
+    /// What is to be said of its disk.
+    disk_notes: Vec<String>,
+    /// The largest write that it logs, and when it answers writes.
+    logged_bytes_max: u32,
+    ack: Ack,
+    /// What may be set while it is mounted.
+    tuner: Tuner,
+}
+
+fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }
     let is_near_head = wanted.mode.is_near_head();
-    let notes = target.notes.clone();
-    let (mut logged_bytes_max, mut shared) = (0, Ok(()));
+    let disk_notes = target.notes.clone();
+    let (mut logged, mut base, mut shared) = ((0, Ack::Flush), None, Ok(()));
     let offline = offline::serving(target, access, |superblock, config| {
-        logged_bytes_max = config.logged_write_bytes_max;
+        logged = (config.logged_write_bytes_max, config.ack);
+        config.second_of_day_at_zero = second_of_day();
+        base = Some(config.clone());
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
@@ -251,7 +286,13 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u3
         shared = args.sharing.configure(superblock, config);
     })?;
     shared?;
-    Ok((offline, notes, logged_bytes_max))
+    let (logged_bytes_max, ack) = logged;
+    let base = base.ok_or("internal: a volume was opened without a configuration")?;
+    let Sharing { durable_p99, bulk_share } = args.sharing;
+    let asked = ServeArgs { durable_p99, bulk_share, ..ServeArgs::default() };
+    let superblock = offline.volume.superblock();
+    let tuner = Tuner::new(&asked, superblock, &preset_name(superblock), base)?;
+    Ok(Opened { offline, disk_notes, logged_bytes_max, ack, tuner })
 }
 
 fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
@@ -259,6 +300,7 @@ fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
     let started = waiting.spawn(move || {
         // A terminal that goes away must not take the file system with it.
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            ServiceManager::find().stopping("unmounting");
             note(&format!("signal {signal}: unmounting"));
             handle.stop();
         }

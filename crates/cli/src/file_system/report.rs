@@ -2,17 +2,18 @@
 
 use super::desk::{Facts, Mounted};
 use crate::health::Losses;
-use crate::report::{Clients, FileSystemReport, Latencies, Served, StatusReport};
+use crate::report::{Clients, FileSystemReport, Served, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_service::Service;
 
 /// The state as a report.
 pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusReport {
-    let volume = mounted.service();
+    let volume = mounted.service().inner();
     let told = mounted.report();
     let served = Served {
         pid: std::process::id(),
         uptime_s: now.as_secs_f64(),
+        started_unix_s: crate::metrics::started_unix_s(),
         uris: vec![facts.folder.display().to_string()],
         read_only: volume.info().read_only,
         clients: Clients {
@@ -20,7 +21,8 @@ pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusRepo
             errors: told.counts.errors,
             ..Clients::default()
         },
-        latency: Latencies::default(),
+        requests: mounted.service().counts(),
+        latency: mounted.service().latencies(),
         disk_trouble: volume.lanes().trouble(),
         losses: Losses::default(),
         disk_notes: facts.disk_notes.clone(),

@@ -41,9 +41,9 @@ impl StatusReport {
             ),
         );
         for (name, latency) in [
-            ("durable", &served.latency.durable),
-            ("writes", &served.latency.write),
-            ("reads", &served.latency.read),
+            ("durable", &served.latency.durable.summary),
+            ("writes", &served.latency.write.summary),
+            ("reads", &served.latency.read.summary),
         ] {
             if latency.count > 0 {
                 line(

@@ -1,17 +1,18 @@
 //! The commands of the control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`,
-//! `metrics`, `stop`.
+//! `metrics`, `set`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
 //! watches it through `status`.
 
-use super::metrics;
 use super::served::Served;
 use crate::control::Answer;
 use crate::health::Losses;
 use crate::hint::hint_of;
+use crate::metrics;
 use crate::report::{Clients, Served as ServedReport, StatusReport};
 use nearhead_nbd::Context;
 use nearhead_service::{Operation, Service};
+use serde::Serialize;
 use std::cell::{Cell, OnceCell};
 
 /// What the commands share with the tick.
@@ -22,7 +23,8 @@ pub struct Desk {
     stop: Cell<bool>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, stop";
+const COMMANDS: &str =
+    "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., stop";
 
 impl Desk {
     /// What is served, and where.
@@ -49,7 +51,9 @@ impl Desk {
             ["snapshot"] => snapshot(context),
             ["checkpoint"] => checkpoint(context, false),
             ["drain"] => checkpoint(context, true),
-            ["hint", offset, len, kind] => answer_of(hint(context, offset, len, kind)),
+            ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
+            ["set"] => Answer::Ok(context.service.settings()).line(),
+            ["set", words @ ..] => answered(context.service.set(words, context.now)),
             ["stop"] => {
                 self.stop.set(true);
                 Answer::Ok("stopping").line()
@@ -68,6 +72,7 @@ impl Desk {
         let served = ServedReport {
             pid: std::process::id(),
             uptime_s: context.now.as_secs_f64(),
+            started_unix_s: crate::metrics::started_unix_s(),
             uris,
             read_only: context.service.info().read_only,
             clients: Clients {
@@ -79,6 +84,7 @@ impl Desk {
                 requests: statistics.requests(),
                 errors: statistics.errors,
             },
+            requests: context.service.counts(),
             latency: context.service.latencies(),
             disk_trouble: context.service.trouble(),
             losses: Losses::of(
@@ -103,6 +109,13 @@ impl Desk {
     pub fn metrics(&self, context: &Context<'_, Served>) -> String {
         metrics::render(&self.report(context))
     }
+}
+
+/// How it is, for who has room for one line only.
+pub fn in_a_line(context: &Context<'_, Served>) -> String {
+    let status = context.service.volume().status();
+    let clients = nearhead_output::counted(context.statistics.connections_open, "client");
+    format!("{}: {clients}, logs {} % full", status.phase.name(), status.log_fill_pct)
 }
 
 /// Why the volume takes no change, as an answer.
@@ -136,9 +149,9 @@ fn checkpoint(context: &mut Context<'_, Served>, everything: bool) -> String {
     Answer::Ok("started").line()
 }
 
-fn answer_of(result: Result<(), String>) -> String {
+fn answered<T: Serialize>(result: Result<T, String>) -> String {
     match result {
-        Ok(()) => Answer::Ok("done").line(),
+        Ok(answer) => Answer::Ok(answer).line(),
         Err(problem) => Answer::<()>::Error(problem).line(),
     }
 }
@@ -148,11 +161,11 @@ fn hint(
     offset: &str,
     len: &str,
     kind: &str,
-) -> Result<(), String> {
+) -> Result<&'static str, String> {
     let (offset, len, hint) = hint_of(offset, len, kind)?;
     let operation = Operation::Hint { offset, len, hint };
     context.service.run_own(operation, context.now)?;
     // Hints live in snapshots: without one this would be forgotten at a crash.
     context.service.volume_mut().start_snapshot(context.now);
-    Ok(())
+    Ok("done")
 }

@@ -11,20 +11,25 @@ mod commands;
 mod coordination;
 mod encryption;
 mod memory;
-pub(crate) mod metrics;
 pub(crate) mod priority;
 mod served;
 mod signals;
+pub(crate) mod timed;
 
 pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
+use nearhead_settings::Tuner;
 pub use served::Served;
 use signals::Hangup;
 pub use signals::Signals;
 
-use crate::control::{Links, check_socket_path, places, prepare_for, remove_old, why_not_there};
+use crate::control::{
+    Answer, Ended, Links, check_socket_path, places, prepare_for, remove_old, why_not_there,
+};
 use crate::create::{self, CreateArgs};
+use crate::metrics;
 use crate::report::preset_name;
+use crate::service_manager::ServiceManager;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use backing::Backing;
@@ -33,11 +38,11 @@ use nearhead_disk::{Nanos, Properties, Striping};
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
-use nearhead_output::{note, say_json_line, tell};
+use nearhead_output::{blame, inform, note, say_json_line, tell, warn};
 use nearhead_service::Service;
 use nearhead_volume::{ReopeningVolume, Volume};
 use serde::Serialize;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -99,6 +104,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
     announce(&args, &name, &volume, &uris, control.as_deref())?;
+    ServiceManager::find().ready();
     let report =
         server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
     drop(links);
@@ -152,9 +158,10 @@ fn open_volume(
     target: Target,
     start: std::time::Instant,
 ) -> Result<Served, String> {
-    let (mut bad, mut ack) = (None, Ack::Flush);
+    let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
     let mut volume = Volume::open(target.lanes, start, |superblock, config| {
+        base = Some(config.clone());
         bad = configure(superblock, config).err();
         ack = config.ack;
     })
@@ -163,17 +170,22 @@ fn open_volume(
         return Err(format!("serve {}: {problem}", target.name));
     }
     volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    let base = base.ok_or("internal: a volume was opened without a configuration")?;
+    let tuner = Tuner::new(args, volume.superblock(), &preset_name(volume.superblock()), base)?;
+    let tuner = Rc::new(RefCell::new(tuner));
     let rest_after =
         args.rest_mirrors.map(|Span(after)| after).filter(|after| *after > Nanos::ZERO);
     volume.let_mirrors_rest(rest_after);
     for finding in volume.status().damage {
-        note(&format!("damage: {finding}"));
+        warn(&format!("damage: {finding}"));
     }
+    let settings = Rc::clone(&tuner);
     let volume = ReopeningVolume::new(volume, Some(start), move |superblock, config| {
         // It was good for the same volume when that was opened first.
         let _ = configure(superblock, config);
+        settings.borrow().configure_again(config);
     });
-    Ok(Served::new(volume, args.read_only, ack))
+    Ok(Served::new(volume, args.read_only, ack, tuner))
 }
 
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
@@ -295,12 +307,22 @@ fn finish<'a>(
         builder = builder.tls(mode, keys);
     }
     let (desk, handle) = (Rc::clone(desk), Rc::clone(handle));
+    let mut manager = ServiceManager::find();
     let shutdown_max = limits.shutdown_max;
     builder
+        .last_words(move |report, served| {
+            match outcome(served, report, shutdown_max) {
+                Ok(how) => Answer::Ok(Ended { ended: how }),
+                Err(problem) => Answer::Error(problem),
+            }
+            .line()
+        })
         .limits(limits)
-        .notices(note)
+        .notices(warn)
+        .visits(inform)
         .every(TICK, move |context| {
             hangup.tell();
+            manager.alive(context.now, || commands::in_a_line(context));
             context.service.tell(context.now, shutdown_max);
             context.service.take_turns(context.now);
             if desk.take_stop()
@@ -363,37 +385,49 @@ struct Stopped<'a> {
     how: &'a str,
 }
 
-fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
+/// How it ended: what is promised after an orderly stop, or what went wrong.
+fn outcome(served: &Served, report: &Report, shutdown_max: Nanos) -> Result<String, String> {
     let unanswered = report.unanswered;
     match report.ending {
         Ending::Graceful => {
             if let Some(failure) = served.volume().engine().failure() {
-                return Err(format!("stopped {name} after a failure: {failure}"));
+                return Err(format!("after a failure: {failure}"));
             }
             if let Some(unkept) = served.unkept() {
-                return Err(format!("stopped {name}: {unkept}"));
+                return Err(unkept.to_owned());
             }
             let more = if served.info().read_only { ", and nothing was changed" } else { "" };
-            let how = format!("everything is durable{more}");
-            if args.json {
-                return say_json_line(&Stopped { event: "stopped", target: name, how: &how });
-            }
+            Ok(format!("everything is durable{more}"))
+        }
+        Ending::Forced => Err(format!(
+            "at once, {unanswered} requests without a reply; nothing acknowledged as durable is lost"
+        )),
+        Ending::TimedOut => Err(format!(
+            "after {:.0} s, the bound of a graceful stop, {unanswered} requests without a reply; \
+             nothing acknowledged as durable is lost, the next start recovers the rest",
+            shutdown_max.as_secs_f64()
+        )),
+    }
+}
+
+fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
+    match outcome(served, report, limits(args).shutdown_max) {
+        Ok(how) if args.json => {
+            say_json_line(&Stopped { event: "stopped", target: name, how: &how })
+        }
+        Ok(how) => {
             tell(&format!("stopped {name}: {how}"));
             Ok(())
         }
-        Ending::Forced => leave(&format!(
-            "stopped {name} at once, {unanswered} requests without a reply; nothing acknowledged as durable is lost"
-        )),
-        Ending::TimedOut => leave(&format!(
-            "stopped {name} after {:.0} s, the bound of a graceful stop, {unanswered} requests without a reply; \
-             nothing acknowledged as durable is lost, the next start recovers the rest",
-            limits(args).shutdown_max.as_secs_f64()
-        )),
+        Err(problem) if report.ending == Ending::Graceful => {
+            Err(format!("stopped {name}: {problem}"))
+        }
+        Err(problem) => leave(&format!("stopped {name} {problem}")),
     }
 }
 
 /// Ends without waiting for the disk, which is what could not be waited for.
 fn leave(message: &str) -> ! {
-    note(message);
+    blame(message);
     std::process::exit(1)
 }

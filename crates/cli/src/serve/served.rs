@@ -1,68 +1,63 @@
-//! The volume as the daemon serves it: every request timed, and a stop that says how it goes.
+//! The volume as the daemon serves it: what people are told of it, and a stop that says how it goes.
 //!
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
 //! is answered to the one who asked, never to a client.
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
-use crate::report::Latencies;
+use super::timed::Timed;
+use crate::journal::ToldPasses;
+use crate::report::{Latencies, RequestCounts};
+use crate::service_manager::ServiceManager;
 use crate::units::ByteSize;
-use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
-use nearhead_output::note;
+use nearhead_output::{alarm, blame, inform, note, warn};
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
-use nearhead_sim::LatencySummary;
+use nearhead_settings::{Change, Setting, Tuned, Tuner};
 use nearhead_volume::{LossReport, ReopeningVolume, Volume};
-use std::collections::{HashMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
 const OWN_REQUEST: RequestId = RequestId(u64::MAX);
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Durable,
-    Write,
-    Read,
-}
-
 /// A served volume.
 pub struct Served {
-    volume: ReopeningVolume<Box<dyn Disk + Send>>,
+    volume: Timed<ReopeningVolume<Box<dyn Disk + Send>>>,
     read_only: bool,
-    /// Requests at the volume: bounded by what the server lets in.
-    running: HashMap<u64, (Kind, Nanos)>,
     replies: VecDeque<Reply>,
     own_reply: Option<Reply>,
-    durable: Histogram,
-    write: Histogram,
-    read: Histogram,
-    every_write_is_durable: bool,
     stopping_since: Option<Nanos>,
     told_s: u64,
     failure_told: bool,
     trouble_told: Option<String>,
+    told_passes: ToldPasses,
     turns: Option<Turns>,
     backing: Backing,
+    tuner: Rc<RefCell<Tuner>>,
 }
 
 impl Served {
-    /// Serves `volume`, which answers writes as `ack` says.
-    pub fn new(volume: ReopeningVolume<Box<dyn Disk + Send>>, read_only: bool, ack: Ack) -> Self {
+    /// Serves `volume`, which answers writes as `ack` says, and whose settings `tuner` knows.
+    pub fn new(
+        volume: ReopeningVolume<Box<dyn Disk + Send>>,
+        read_only: bool,
+        ack: Ack,
+        tuner: Rc<RefCell<Tuner>>,
+    ) -> Self {
         Self {
-            volume,
+            tuner,
+            volume: Timed::new(volume, ack),
             read_only,
-            running: HashMap::new(),
             replies: VecDeque::new(),
             own_reply: None,
-            durable: Histogram::new(),
-            write: Histogram::new(),
-            read: Histogram::new(),
-            every_write_is_durable: ack == Ack::Durable,
             stopping_since: None,
             told_s: 0,
             failure_told: false,
             trouble_told: None,
+            told_passes: ToldPasses::default(),
             turns: None,
             backing: Backing::default(),
         }
@@ -70,31 +65,32 @@ impl Served {
 
     /// The volume.
     pub fn volume(&self) -> &Volume<Box<dyn Disk + Send>> {
-        self.volume.volume()
+        self.volume.inner().volume()
     }
 
     /// The volume, for what is no request.
     pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk + Send>> {
-        self.volume.volume_mut()
+        self.volume.inner_mut().volume_mut()
     }
 
     /// Whether the volume is being opened again, and takes requests only.
     pub fn is_reopening(&self) -> bool {
-        self.volume.is_reopening()
+        self.volume.inner().is_reopening()
     }
 
     /// What its disk lost so far.
     pub fn losses(&self) -> &LossReport {
-        self.volume.loss_report()
+        self.volume.inner().loss_report()
     }
 
     /// Latencies so far.
     pub fn latencies(&self) -> Latencies {
-        Latencies {
-            durable: LatencySummary::of(&self.durable),
-            write: LatencySummary::of(&self.write),
-            read: LatencySummary::of(&self.read),
-        }
+        self.volume.latencies()
+    }
+
+    /// Requests so far.
+    pub fn counts(&self) -> RequestCounts {
+        self.volume.counts()
     }
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
@@ -111,6 +107,27 @@ impl Served {
         }
     }
 
+    /// Settings that may change while it is served.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        self.tuner.borrow().settings()
+    }
+
+    /// Sets some of them: what changed.
+    pub(super) fn set(&mut self, words: &[&str], now: Nanos) -> Result<Vec<Change>, String> {
+        if self.is_reopening() {
+            return Err("the volume is being opened again; try again".to_owned());
+        }
+        let Tuned { changes, tuning, rest_mirrors } = self.tuner.borrow_mut().set(words)?;
+        self.volume_mut().tune(tuning, now);
+        if changes.iter().any(|change| change.name == "rest_mirrors") {
+            self.volume_mut().let_mirrors_rest(rest_mirrors);
+        }
+        for Change { name, before, after } in &changes {
+            note(&format!("set {name}: from {before} to {after}"));
+        }
+        Ok(changes)
+    }
+
     /// From now on checkpoints that can wait take turns, if there is something to take turns by.
     pub(super) fn take_turns_by(&mut self, turns: Option<Turns>) {
         self.turns = turns;
@@ -120,6 +137,11 @@ impl Served {
     pub(super) fn take_turns(&mut self, now: Nanos) {
         let wants = self.volume().engine().wants_checkpoint_permit();
         if let Some(is_held) = self.turns.as_mut().and_then(|turns| turns.exchange(wants)) {
+            inform(if is_held {
+                "permit for checkpoints: got"
+            } else {
+                "permit for checkpoints: given back, or lost"
+            });
             self.volume_mut().set_checkpoint_permit(is_held, now);
         }
     }
@@ -152,28 +174,33 @@ impl Served {
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
     pub(super) fn tell_disk_events(&mut self) {
-        while let Some(event) = self.volume.poll_disk_event() {
-            note(&event.to_string());
+        while let Some(event) = self.volume.inner_mut().poll_disk_event() {
+            warn(&event.to_string());
         }
     }
 
-    /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
+    /// Tells people how a stop goes, of passes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
-        while let Some(event) = self.volume.poll_loss_event() {
-            note(&event.to_string());
+        while let Some(event) = self.volume.inner_mut().poll_loss_event() {
+            blame(&event.to_string());
         }
+        let passes = self.volume().engine().passes();
+        self.told_passes.tell(passes, now);
         let trouble = self.trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
-            note(self.trouble_told.as_deref().unwrap_or("the disk is in order again"));
+            match &self.trouble_told {
+                Some(trouble) => blame(trouble),
+                None => note("the disk is in order again"),
+            }
         }
         if !self.failure_told
             && !self.is_reopening()
-            && let Some(failure) = self.volume.volume().engine().failure()
+            && let Some(failure) = self.volume.inner().volume().engine().failure()
         {
             self.failure_told = true;
-            note(&format!(
+            alarm(&format!(
                 "the volume failed: {failure}; reads go on where they can, changes are refused"
             ));
         }
@@ -186,26 +213,18 @@ impl Served {
                 "stopping for {second} s of at most {:.0}: {} left to log, {} requests under way",
                 shutdown_max.as_secs_f64(),
                 ByteSize(staged),
-                self.running.len(),
+                self.volume.running(),
             ));
         }
     }
 
-    fn collect(&mut self, now: Nanos) {
+    fn collect(&mut self) {
         while let Some(reply) = self.volume.poll_reply() {
             if reply.id == OWN_REQUEST {
                 self.own_reply = Some(reply);
-                continue;
+            } else {
+                self.replies.push_back(reply);
             }
-            if let Some((kind, since)) = self.running.remove(&reply.id.0) {
-                let histogram = match kind {
-                    Kind::Durable => &mut self.durable,
-                    Kind::Write => &mut self.write,
-                    Kind::Read => &mut self.read,
-                };
-                histogram.record(now.since(since).0);
-            }
-            self.replies.push_back(reply);
         }
     }
 }
@@ -218,23 +237,12 @@ impl Service for Served {
     }
 
     fn submit(&mut self, request: Request, now: Nanos) {
-        let kind = match &request.operation {
-            Operation::Read { .. } => Some(Kind::Read),
-            Operation::Write { fua, .. } | Operation::WriteInPlace { fua, .. } => {
-                Some(if *fua || self.every_write_is_durable { Kind::Durable } else { Kind::Write })
-            }
-            Operation::Flush | Operation::WriteAtomic { .. } => Some(Kind::Durable),
-            Operation::Trim { .. } | Operation::WriteZeroes { .. } | Operation::Hint { .. } => None,
-        };
-        if let Some(kind) = kind {
-            self.running.insert(request.id.0, (kind, now));
-        }
         self.volume.submit(request, now);
     }
 
     fn drive(&mut self, now: Nanos) {
         self.volume.drive(now);
-        self.collect(now);
+        self.collect();
     }
 
     fn poll_reply(&mut self) -> Option<Reply> {
@@ -262,6 +270,7 @@ impl Service for Served {
             } else {
                 format!("making {staged} durable and writing a snapshot")
             };
+            ServiceManager::find().stopping(&how);
             note(&format!("stopping: {how}; a second signal stops at once"));
         }
         self.volume.begin_shutdown(now);

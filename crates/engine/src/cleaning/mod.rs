@@ -5,6 +5,7 @@ mod checkpoint;
 mod compaction;
 mod copying;
 mod gather;
+mod passes;
 mod room;
 mod schedule;
 mod swap;

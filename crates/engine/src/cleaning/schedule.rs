@@ -6,11 +6,13 @@
 //! to give, and who gives it may be away.
 
 use super::Checkpoint;
+use super::passes::{Passes, reason_of};
 use super::room::Room;
 use crate::admission::Pace;
 use crate::cleaner::{Cleaner, CleaningView, Move, Reading, WhenFull, Why};
 use crate::core::Core;
 use crate::home::FailedHomes;
+use crate::pass::{Pass, PassReason};
 use nearhead_disk::Nanos;
 
 /// After a pass that could copy nothing the next one that nobody asked for waits so long: what cannot be
@@ -50,6 +52,9 @@ pub(crate) struct Schedule {
     drain: bool,
     /// Somebody asked for the pass that is demanded, or depends on it.
     asked: bool,
+    /// It was the owner.
+    commanded: bool,
+    passes: Passes,
     /// Why the last pass began, and when the last request before it had come.
     why: Why,
     quiet_since: Nanos,
@@ -71,6 +76,8 @@ impl Schedule {
             demanded: false,
             drain: false,
             asked: false,
+            commanded: false,
+            passes: Passes::default(),
             why: Why::default(),
             quiet_since: Nanos::ZERO,
             permit: false,
@@ -92,7 +99,18 @@ impl Schedule {
     /// The owner wants everything home, durability-only ranges too if `everything`.
     pub(crate) fn command_checkpoint(&mut self, everything: bool) {
         self.demand_checkpoint(true);
+        self.commanded = true;
         self.drain |= everything;
+    }
+
+    /// The pass under way ended.
+    pub(crate) fn note_pass_ended(&mut self, core: &Core) {
+        self.passes.end(core.now(), core.stats().checkpointed_bytes);
+    }
+
+    /// The pass under way, and the last one that ended.
+    pub(crate) fn passes(&self, core: &Core) -> (Option<Pass>, Option<Pass>) {
+        (self.passes.running(core.stats().checkpointed_bytes), self.passes.last())
     }
 
     pub(crate) fn is_demanded(&self) -> bool {
@@ -217,7 +235,7 @@ impl Schedule {
         }
         self.is_cut_short = false;
         if self.demanded {
-            return self.begin_demanded(core.now(), checkpoint);
+            return self.begin_demanded(core, checkpoint);
         }
         if core.is_draining()
             || found_nothing_since(core, checkpoint, failed)
@@ -228,7 +246,11 @@ impl Schedule {
         self.begin_what_is_due(core, context, checkpoint);
     }
 
-    fn begin_demanded(&mut self, now: Nanos, checkpoint: &mut Checkpoint) {
+    fn begin_demanded(&mut self, core: &Core, checkpoint: &mut Checkpoint) {
+        let (now, copied_bytes) = (core.now(), core.stats().checkpointed_bytes);
+        let is_commanded = std::mem::take(&mut self.commanded);
+        let reason = if is_commanded { PassReason::Command } else { PassReason::NoRoom };
+        self.passes.begin(reason, now, copied_bytes);
         let everything = std::mem::take(&mut self.drain) || checkpoint.found_nothing();
         self.demanded = false;
         self.why = Why::Need;
@@ -262,6 +284,8 @@ impl Schedule {
         let view = self.view(core, context);
         self.policy.home_begins(&view);
         self.why = why;
+        let reason = if map_is_nearly_full { PassReason::MapFull } else { reason_of(why) };
+        self.passes.begin(reason, core.now(), core.stats().checkpointed_bytes);
         self.quiet_since = self.last_request_at;
         checkpoint.begin(false, false);
     }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::snapshot::SnapshotContext;
 use crate::state::paged::Paged;
 use crate::state::sectors::BLOCK_SECTORS;
+use crate::tuning::Tuning;
 use nearhead_disk::{DiskError, Nanos, Payload};
 
 /// What is due and could not go on is looked at again after this time.
@@ -40,6 +41,12 @@ impl Engine {
     /// Whether a pass that can wait is due, or runs on a permit: only until then is one needed.
     pub fn wants_checkpoint_permit(&self) -> bool {
         self.schedule.wants_permit() && !self.core.has_failed()
+    }
+
+    /// What may change while it is open is as `tuning` says from now on. Drive the engine after it.
+    pub fn tune(&mut self, tuning: Tuning, now: Nanos) {
+        self.core.set_now(now);
+        self.core.tune(tuning);
     }
 
     /// Writes a snapshot of the map as soon as possible, also when nothing changed: what lies in
@@ -111,6 +118,7 @@ impl Engine {
 
     fn pass_ended(&mut self) {
         let now = self.core.now();
+        self.schedule.note_pass_ended(&self.core);
         if self.checkpoint.nothing_left() {
             self.schedule.room_mut().note_fruitless(now);
         }

@@ -5,10 +5,11 @@ use crate::activity::{Activities, Activity, Space};
 use crate::commit::{Moves, Record, Stale};
 use crate::disk::drives::Drives;
 use crate::failure::Failure;
+use crate::pass::Pass;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
 use crate::stats::{
-    self, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, PagedMap, Status, TailMove,
+    self, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, LogFill, PagedMap, Status, TailMove,
 };
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
@@ -46,6 +47,12 @@ impl Engine {
         self.core.failure()
     }
 
+    /// The pass home that runs, and the last one that ended.
+    pub fn passes(&self) -> (Option<Pass>, Option<Pass>) {
+        let (running, last) = self.schedule.passes(&self.core);
+        (running.filter(|_| !self.core.has_failed()), last)
+    }
+
     /// The state for people and metrics.
     pub fn status(&self) -> Status {
         let phase = match self.phase {
@@ -56,6 +63,7 @@ impl Engine {
             Phase::Stopped => stats::Phase::Stopped,
         };
         let findings = self.core.findings();
+        let (pass, last_pass) = self.passes();
         Status {
             phase,
             failure: self.core.failure().cloned(),
@@ -69,6 +77,10 @@ impl Engine {
             fragment_fill_pct: self.core.fragment_fill_pct(),
             record_sequence: self.core.recorded().sequence_done(),
             snapshot_number: self.snapshotter.number(),
+            snapshot_lag: self.snapshotter.lag(&self.core),
+            pass,
+            last_pass,
+            head_offset: self.core.lanes().main().estimates_head(),
             checkpointing: self.checkpoint.is_busy() && !self.core.has_failed(),
             wants_checkpoint_permit: self.wants_checkpoint_permit(),
             disk_errors: self.core.watch().counts(),
@@ -216,6 +228,21 @@ impl Engine {
             .map_or(Some(Lane::MAIN), |other| other.try_into().ok().map(Lane::data))?;
         let log_bytes = u64::from(logs.blocks()) * logs.block_bytes() as u64;
         Some(TailMove { to, left_bytes: u64::from(left_logs) * log_bytes })
+    }
+
+    /// What each log holds that holds anything, in the order of their numbers.
+    pub fn log_fills(&self) -> impl Iterator<Item = LogFill> + '_ {
+        let logs = self.core.logs();
+        logs.touched().map(|log| LogFill {
+            log,
+            fill_pct: logs.fill_pct_of(log),
+            needed_bytes: u64::from(logs.live_sectors_of(log)) * SECTOR_BYTES,
+        })
+    }
+
+    /// The log that lies nearest to a device byte of the volume's own disk.
+    pub fn log_nearest(&self, device_offset: u64) -> Option<u32> {
+        self.core.logs().near(device_offset).next()
     }
 
     /// How many logs there are.

@@ -34,6 +34,7 @@ use crate::disk::lanes::Tickets;
 use crate::failure::Failure;
 use crate::state::map::Map;
 use crate::state::paged::Merge;
+use crate::stats::SnapshotLag;
 use claims::{claims_to_add, claims_to_keep, may_be_claimed_at_rest};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
@@ -146,6 +147,12 @@ impl Snapshotter {
     /// Whether the last attempt failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failures > 0
+    }
+
+    /// How far the newest snapshot is behind the records, if it is.
+    pub(crate) fn lag(&self, core: &Core) -> Option<SnapshotLag> {
+        let bytes = core.recorded().bytes_since_snapshot();
+        (bytes > 0).then_some(SnapshotLag { since: self.last_at, bytes })
     }
 
     pub(crate) fn is_demanded(&self) -> bool {

@@ -177,6 +177,11 @@ impl Machine {
         self.inbox.waiting().len()
     }
 
+    /// The name of the export that the client chose, once it has.
+    pub(crate) fn export_name(&self) -> Option<&str> {
+        self.negotiation.chosen.as_deref()
+    }
+
     /// Whether the client may send requests.
     pub fn is_transmitting(&self) -> bool {
         matches!(self.phase, Phase::Request | Phase::Payload { .. } | Phase::SkipPayload { .. })

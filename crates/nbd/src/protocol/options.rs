@@ -42,6 +42,8 @@ pub(crate) struct Negotiation {
     pub(crate) form: Form,
     /// The canonical name of the export for which `base:allocation` was chosen.
     pub(crate) allocation_of: Option<String>,
+    /// The canonical name of the export that the client chose.
+    pub(crate) chosen: Option<String>,
     /// Every client is turned away with these words.
     pub(crate) refusal: Option<String>,
 }
@@ -158,7 +160,7 @@ fn turn_away(negotiation: &Negotiation, option: u32, out: &mut Vec<u8>) -> Optio
 }
 
 fn export_name(
-    negotiation: &Negotiation,
+    negotiation: &mut Negotiation,
     export: &Export,
     data: &[u8],
     out: &mut Vec<u8>,
@@ -172,6 +174,11 @@ fn export_name(
     if !negotiation.no_zeroes {
         out.extend_from_slice(&[0; 124]);
     }
+    transmission(negotiation, name)
+}
+
+fn transmission(negotiation: &mut Negotiation, name: &str) -> Outcome {
+    negotiation.chosen = Some(name.to_owned());
     Outcome::Transmission { allocation: negotiation.allocation_of.as_deref() == Some(name) }
 }
 
@@ -263,7 +270,7 @@ fn parse_info(data: &[u8]) -> Result<InfoQuery<'_>, String> {
 }
 
 fn info_or_go(
-    negotiation: &Negotiation,
+    negotiation: &mut Negotiation,
     export: &Export,
     option: u32,
     data: &[u8],
@@ -294,7 +301,7 @@ fn info_or_go(
     if option == option::INFO {
         return Outcome::Continue;
     }
-    Outcome::Transmission { allocation: negotiation.allocation_of.as_deref() == Some(name) }
+    transmission(negotiation, name)
 }
 
 fn put_facts(

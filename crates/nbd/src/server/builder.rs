@@ -1,7 +1,8 @@
 //! How a server is set up: where it listens, what it is called, and its limits.
 
-use super::control::{Context, Control, Handler};
+use super::control::{Context, Control, Handler, LastWords};
 use super::error::ServerError;
+use super::event_loop::Report;
 use super::event_loop::Server;
 use super::listener::{Listener, SocketAccess};
 use super::shutdown;
@@ -65,8 +66,10 @@ pub struct ServerBuilder<'a, S: ?Sized> {
     addresses: Vec<SocketAddr>,
     exports: Vec<String>,
     controls: Vec<Control<'a, S>>,
+    last_words: Option<LastWords<'a, S>>,
     tick: Option<Tick<'a, S>>,
     notice: Box<dyn FnMut(&str) + 'a>,
+    visit: Box<dyn FnMut(&str) + 'a>,
     limits: Limits,
     tls: Option<(TlsMode, TlsKeys)>,
     whole_blocks: bool,
@@ -79,8 +82,10 @@ impl<S: ?Sized> Default for ServerBuilder<'_, S> {
             addresses: Vec::new(),
             exports: Vec::new(),
             controls: Vec::new(),
+            last_words: None,
             tick: None,
             notice: Box::new(|_| {}),
+            visit: Box::new(|_| {}),
             limits: Limits::default(),
             tls: None,
             whole_blocks: false,
@@ -162,6 +167,13 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         Ok(self)
     }
 
+    /// What everybody who is connected to a control socket is told last, when it is known how the server ended.
+    #[must_use]
+    pub fn last_words(mut self, last_words: impl FnMut(&Report, &S) -> String + 'a) -> Self {
+        self.last_words = Some(Box::new(last_words));
+        self
+    }
+
     /// Calls `tick` every `period`.
     #[must_use]
     pub fn every(mut self, period: Nanos, tick: impl FnMut(&mut Context<'_, S>) + 'a) -> Self {
@@ -173,6 +185,13 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
     #[must_use]
     pub fn notices(mut self, notice: impl FnMut(&str) + 'a) -> Self {
         self.notice = Box::new(notice);
+        self
+    }
+
+    /// Tells `visit` of each client that comes and goes, in a line.
+    #[must_use]
+    pub fn visits(mut self, visit: impl FnMut(&str) + 'a) -> Self {
+        self.visit = Box::new(visit);
         self
     }
 
@@ -197,8 +216,10 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
             addresses: self.addresses,
             exports: self.exports,
             controls: self.controls,
+            last_words: self.last_words,
             tick: self.tick,
             notice: self.notice,
+            visit: self.visit,
             limits,
             tls_mode,
             tls,

@@ -18,12 +18,13 @@ use super::requests::Pending;
 use super::statistics::Statistics;
 use super::tls::Sessions;
 use super::transport::{Received, Transport};
+use super::visits::{Traffic, Visits, peer_of};
 use crate::protocol::{Export, Machine, TlsMode};
 use nearhead_basics::Slab;
 use nearhead_disk::{BufferPool, Nanos};
 use nearhead_service::Service;
 use rustix::event::epoll::EventFlags;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -76,6 +77,7 @@ pub(crate) struct Clients {
     pub(super) failed_flushes: Vec<(u32, u64, Mark)>,
     /// What people may want to know, until the owner of the loop takes it.
     pub(super) notices: Vec<String>,
+    pub(super) visits: Visits,
 }
 
 impl Clients {
@@ -101,6 +103,7 @@ impl Clients {
             losses: Losses::default(),
             failed_flushes: Vec::new(),
             notices: Vec::new(),
+            visits: Visits::default(),
         }
     }
 
@@ -178,6 +181,7 @@ impl Clients {
             self.free_places.push(place);
             return;
         }
+        let peer = peer_of(transport.as_fd());
         let machine = Machine::new(Rc::clone(&self.policy.export), self.policy.tls_mode, refusal);
         let share = super::memory::Share::default();
         self.places[place as usize] = Some(Connection {
@@ -194,6 +198,8 @@ impl Clients {
             tls_wanted: false,
             refused: full,
             shaking_hands: true,
+            peer,
+            traffic: Traffic::default(),
             since: now,
             progress_at: now,
             losses_seen: self.losses.seen_by_the_next(),
@@ -210,9 +216,12 @@ impl Clients {
     }
 
     /// Gives back the place and the memory of a client.
-    fn remove(&mut self, place: u32) {
+    fn remove(&mut self, place: u32, now: Nanos) {
         let Some(mut connection) = self.places[place as usize].take() else { return };
         connection.transport.close();
+        if !connection.shaking_hands {
+            self.visits.left(&connection, now);
+        }
         self.budget.left(&connection.share);
         self.free_places.push(place);
         self.unfinished -= usize::from(connection.shaking_hands);
@@ -291,6 +300,7 @@ impl Clients {
             if connection.shaking_hands && connection.machine.is_transmitting() {
                 connection.shaking_hands = false;
                 self.unfinished -= 1;
+                self.visits.came(connection);
             }
         }
     }
@@ -319,7 +329,7 @@ impl Clients {
         let mut touched = std::mem::take(&mut self.touched);
         for place in touched.drain(..) {
             if !self.flush_one(place, poller, now) {
-                self.remove(place);
+                self.remove(place, now);
             }
         }
         self.touched = touched;
@@ -373,7 +383,7 @@ impl Clients {
             });
             if is_late {
                 count += 1;
-                self.remove(place);
+                self.remove(place, now);
             }
         }
         if count > 0 {
@@ -400,7 +410,7 @@ impl Clients {
         let yields = |since: Nanos| now.since(since) >= self.policy.handshake_yields;
         let Some((_, place)) = oldest.filter(|(since, _)| yields(*since)) else { return false };
         self.statistics.connections_unfinished += 1;
-        self.remove(place);
+        self.remove(place, now);
         true
     }
 
@@ -420,7 +430,7 @@ impl Clients {
                     "a client was cut off: it held memory that others need and did nothing for {} s",
                     stall_max.as_secs_f64()
                 ));
-                self.remove(place);
+                self.remove(place, now);
             }
         }
     }
@@ -437,9 +447,9 @@ impl Clients {
     }
 
     /// Lets every client go.
-    pub(crate) fn close_all(&mut self) {
+    pub(crate) fn close_all(&mut self, now: Nanos) {
         for place in 0..self.places.len() as u32 {
-            self.remove(place);
+            self.remove(place, now);
         }
     }
 }

@@ -57,11 +57,41 @@ fn clients_are_counted_as_they_come_and_go() {
     assert_eq!(counts(&rig), (3, 1, 40));
     let mut fourth = rig.connect_and_go();
     assert_eq!(counts(&rig), (4, 2, 40));
-    rig.clients.close_all();
+    rig.clients.close_all(Nanos::ZERO);
     assert_eq!(counts(&rig), (4, 0, 40));
     assert!(fourth.is_closed());
     drop(third);
     assert!(rig.clients.take_notices().is_empty());
+}
+
+#[test]
+fn who_came_and_left_is_told_once_with_what_was_asked_for_but_not_who_never_ended_the_handshake() {
+    let mut rig = Rig::new();
+    let mut peer = rig.connect_and_go();
+    let came = rig.clients.take_visits();
+    assert_eq!(came.len(), 1, "{came:?}");
+    assert!(came[0].starts_with("client 1 (process "), "{came:?}");
+    assert!(came[0].ends_with("came to the default export"), "{came:?}");
+    peer.send(&request(command::READ, 0, 1, 0, 512));
+    peer.send(&request(command::FLUSH, 0, 2, 0, 0));
+    rig.settle();
+    let stranger = rig.connect();
+    drop((peer, stranger));
+    rig.settle();
+    let left = rig.clients.take_visits();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].ends_with("s: 2 requests, 512 bytes read, 0 written"), "{left:?}");
+    assert!(rig.clients.take_visits().is_empty());
+}
+
+#[test]
+fn of_many_who_come_at_once_a_bounded_number_is_told_one_by_one() {
+    let mut rig = Rig::new();
+    let peers: Vec<_> = (0..70).map(|_| rig.connect_and_go()).collect();
+    let came = rig.clients.take_visits();
+    assert_eq!(came.len(), 65, "{came:?}");
+    assert_eq!(came[64], "6 more clients came or left");
+    drop(peers);
 }
 
 #[test]

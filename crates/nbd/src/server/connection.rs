@@ -2,6 +2,7 @@
 
 use super::memory::{Budget, Share};
 use super::transport::Transport;
+use super::visits::Traffic;
 use crate::protocol::Machine;
 use nearhead_disk::Nanos;
 use rustix::event::epoll::EventFlags;
@@ -35,6 +36,10 @@ pub(crate) struct Connection {
     pub(crate) refused: bool,
     /// Has not come to the transmission phase yet.
     pub(crate) shaking_hands: bool,
+    /// Where it is.
+    pub(crate) peer: String,
+    /// What it asked for so far.
+    pub(crate) traffic: Traffic,
     /// When it came.
     pub(crate) since: Nanos,
     /// When it last took or gave a byte.

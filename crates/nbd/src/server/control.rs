@@ -5,7 +5,7 @@
 //! so is the number of connections: a control client cannot disturb the disk's clients.
 
 use super::error::{ServerError, in_step};
-use super::event_loop::{CONTROL_CONNECTION_TOKENS, CONTROL_TOKENS};
+use super::event_loop::{CONTROL_CONNECTION_TOKENS, CONTROL_TOKENS, Report};
 use super::listener::Listener;
 use super::poller::{Poller, Ready};
 use super::statistics::Statistics;
@@ -36,6 +36,9 @@ pub struct Context<'a, S: ?Sized> {
 
 /// Answers a command line with one line.
 pub(crate) type Handler<'a, S> = Box<dyn FnMut(&str, &mut Context<'_, S>) -> String + 'a>;
+
+/// What everybody at a control socket hears last: one line about how it ended.
+pub(crate) type LastWords<'a, S> = Box<dyn FnMut(&Report, &S) -> String + 'a>;
 
 /// A control socket.
 pub(crate) struct Control<'a, S: ?Sized> {
@@ -82,6 +85,16 @@ impl<'a, S: ?Sized> Control<'a, S> {
                 self.connections.push(None);
             }
             self.connections[place] = Some(connection);
+        }
+    }
+
+    /// Tells everybody who is still connected one more line, before the socket goes away: as far as it can be sent at once.
+    pub(crate) fn tell_last(&mut self, line: &str) {
+        for connection in self.connections.iter_mut().flatten() {
+            connection.output.extend_from_slice(line.as_bytes());
+            connection.output.push(b'\n');
+            // Who does not read hears nothing.
+            let _ = connection.send();
         }
     }
 
@@ -299,5 +312,26 @@ mod tests {
         drop(client);
         turn(&mut control);
         assert!(control.connections.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn last_words_reach_whoever_is_still_connected() {
+        let folder = std::env::temp_dir().join(format!("nearhead-last-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("c.sock");
+        let listener = Listener::unix(&path, crate::SocketAccess::default()).unwrap();
+        let mut control: Control<'_, ()> =
+            Control::new(0, listener, Box::new(|line, _| line.to_uppercase()));
+        let poller = Poller::new(Nanos::ZERO).unwrap();
+        let mut staying = UnixStream::connect(&path).unwrap();
+        let leaving = UnixStream::connect(&path).unwrap();
+        control.accept(&poller);
+        drop(leaving);
+        control.tell_last("the end");
+        drop(control);
+        let mut heard = String::new();
+        staying.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "the end\n");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

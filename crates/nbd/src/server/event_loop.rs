@@ -8,7 +8,7 @@ use super::builder::{Limits, ServerBuilder, Tick};
 use super::byte_access::ByteAccess;
 use super::clients::{Clients, Policy};
 use super::clock::Clock;
-use super::control::{Context, Control};
+use super::control::{Context, Control, LastWords};
 use super::error::{ServerError, in_step};
 use super::listener::Listener;
 use super::memory::Budget;
@@ -69,8 +69,10 @@ pub struct Server<'a, S: ?Sized> {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) exports: Vec<String>,
     pub(super) controls: Vec<Control<'a, S>>,
+    pub(super) last_words: Option<LastWords<'a, S>>,
     pub(super) tick: Option<Tick<'a, S>>,
     pub(super) notice: Box<dyn FnMut(&str) + 'a>,
+    pub(super) visit: Box<dyn FnMut(&str) + 'a>,
     pub(super) limits: Limits,
     pub(super) tls_mode: TlsMode,
     pub(super) tls: Option<Arc<dyn Sessions>>,
@@ -184,12 +186,28 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             for notice in self.clients.take_notices() {
                 (self.server.notice)(&notice);
             }
+            self.tell_visits();
             if let Some(ending) = self.ending(service, now) {
-                self.clients.close_all();
+                self.clients.close_all(now);
+                self.tell_visits();
                 let unanswered = self.clients.unanswered();
-                return Ok(Report { ending, unanswered, statistics: self.clients.statistics() });
+                let report = Report { ending, unanswered, statistics: self.clients.statistics() };
+                self.tell_last(&report, service);
+                return Ok(report);
             }
         }
+    }
+
+    fn tell_visits(&mut self) {
+        for visit in self.clients.take_visits() {
+            (self.server.visit)(&visit);
+        }
+    }
+
+    fn tell_last(&mut self, report: &Report, service: &S) {
+        let Some(last_words) = &mut self.server.last_words else { return };
+        let line = last_words(report, service);
+        self.server.controls.iter_mut().for_each(|control| control.tell_last(&line));
     }
 
     /// What the service does on this very thread, and what takes time, comes when no answer waits for it.

@@ -25,6 +25,7 @@ mod statistics;
 pub(crate) mod testing;
 mod tls;
 mod transport;
+mod visits;
 
 pub use builder::{Limits, ServerBuilder};
 pub use clock::Clock;

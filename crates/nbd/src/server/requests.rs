@@ -7,6 +7,7 @@
 use super::clients::Clients;
 use super::losses::Mark;
 use super::memory::Gate;
+use super::visits::Traffic;
 use crate::protocol::{ClientCommand, ClientRequest, Event, Handle, ReadAsked, tidy_extents};
 use nearhead_disk::{Buffer, Nanos, Payload};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId, Service};
@@ -80,7 +81,7 @@ impl Clients {
         service: &mut S,
         now: Nanos,
     ) {
-        self.count(&request);
+        self.count(place, &request);
         let Some(connection) = self.places.get_mut(place as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -226,14 +227,17 @@ impl Clients {
         self.touch(place);
     }
 
-    fn count(&mut self, request: &ClientRequest) {
+    fn count(&mut self, place: u32, request: &ClientRequest) {
+        let mut traffic = Traffic { requests: 1, ..Traffic::default() };
         let statistics = &mut self.statistics;
         match request.command {
             ClientCommand::Read { .. } => {
+                traffic.read_bytes = request.len;
                 statistics.reads += 1;
                 statistics.read_bytes += request.len;
             }
             ClientCommand::Write => {
+                traffic.written_bytes = request.len;
                 statistics.writes += 1;
                 statistics.written_bytes += request.len;
             }
@@ -243,6 +247,9 @@ impl Clients {
             ClientCommand::Cache | ClientCommand::BlockStatus { .. } => {
                 statistics.other_requests += 1;
             }
+        }
+        if let Some(connection) = self.get(place) {
+            connection.traffic.add(traffic);
         }
     }
 }

@@ -1,0 +1,151 @@
+//! Metrics of single devices: each with its number, the volume's own 0, and its path.
+
+use super::exposition::{Exposition, Kind};
+use crate::report::{DeviceReport, Link, LogDisk, MirrorReport, SideReport, StatusReport};
+use std::fmt::Display;
+
+/// What is told of one.
+type Value<T, N> = fn(&T) -> N;
+
+/// The number of a device, as text.
+fn lane(device: &DeviceReport) -> String {
+    device.position.map_or(0, |position| u32::from(position) + 1).to_string()
+}
+
+/// Those with this role, in their order: the one that is first is the volume's own.
+fn with_role<'a>(
+    report: &'a StatusReport,
+    role: &'a str,
+) -> impl Iterator<Item = &'a DeviceReport> {
+    report.devices.iter().filter(move |device| device.role == role)
+}
+
+/// How large each is.
+pub(super) fn sizes(all: &mut Exposition, report: &StatusReport) {
+    let mut family =
+        all.family("device_size_bytes", Kind::Gauge, "Size of a device that the volume lies on");
+    for device in &report.devices {
+        let lane = match device.role.as_str() {
+            "map" | "cache" => device.role.clone(),
+            _ => lane(device),
+        };
+        let labels = [("lane", lane.as_str()), ("disk", &device.path), ("role", &device.role)];
+        family.sample(&labels, device.size_bytes);
+    }
+}
+
+/// One family with a sample for each of several devices, which stand in the order of `devices`.
+fn each<T, V: Display>(
+    all: &mut Exposition,
+    (name, help): (&str, &str),
+    (report, role): (&StatusReport, &str),
+    told: &[T],
+    value: impl Fn(&T) -> V,
+) {
+    let mut family = all.family(name, Kind::Gauge, help);
+    for (one, device) in told.iter().zip(with_role(report, role)) {
+        family.sample(&[("lane", &lane(device)), ("disk", &device.path)], value(one));
+    }
+}
+
+/// The devices of a chain.
+pub(super) fn links(all: &mut Exposition, report: &StatusReport) {
+    let links = &report.state.links;
+    if links.is_empty() {
+        return;
+    }
+    let values: [(&str, &str, Value<Link, u64>); 4] = [
+        ("link_tail", "1 of the device of a chain that takes records", |link| {
+            u64::from(link.role == "tail")
+        }),
+        (
+            "link_out_of_use",
+            "1 of a device of a chain that is lost, or closed to records",
+            |link| u64::from(matches!(link.role.as_str(), "lost" | "closed")),
+        ),
+        ("link_logs_free", "Logs of a device of a chain that may be begun anew", |link| {
+            u64::from(link.logs_free)
+        }),
+        ("link_needed_bytes", "Bytes on a device of a chain that are needed", |link| {
+            link.needed_bytes
+        }),
+    ];
+    for (name, help, value) in values {
+        each(all, (name, help), (report, "link"), links, value);
+    }
+}
+
+/// Several log disks.
+pub(super) fn log_disks(all: &mut Exposition, report: &StatusReport) {
+    let disks = &report.state.log_disks;
+    if disks.is_empty() {
+        return;
+    }
+    let values: [(&str, &str, Value<LogDisk, u64>); 2] = [
+        ("log_disk_out_of_use", "1 of a log disk that is lost, or closed to records", |disk| {
+            u64::from(matches!(disk.state.as_str(), "lost" | "closed"))
+        }),
+        ("log_disk_needed_bytes", "Bytes on a log disk that are needed", |disk| disk.needed_bytes),
+    ];
+    for (name, help, value) in values {
+        each(all, (name, help), (report, "log"), disks, value);
+    }
+}
+
+/// The sides of mirrors that may rest; which device they are a side of is told as well.
+pub(super) fn sides(all: &mut Exposition, report: &StatusReport) {
+    if report.devices.iter().all(|device| device.sides.is_empty()) {
+        return;
+    }
+    let values: [(&str, Kind, &str, Value<SideReport, f64>); 3] = [
+        ("side_resting", Kind::Gauge, "1 of a side of a mirror that rests", |side| {
+            f64::from(u8::from(side.is_resting))
+        }),
+        (
+            "side_idle_seconds",
+            Kind::Gauge,
+            "Since a side of a mirror had something to do",
+            |side| side.idle_s.floor(),
+        ),
+        ("side_woken_total", Kind::Counter, "How often a side of a mirror was woken", |side| {
+            side.woken as f64
+        }),
+    ];
+    for (name, kind, help, value) in values {
+        let mut family = all.family(name, kind, help);
+        for device in &report.devices {
+            let lane = lane(device);
+            for (side, told) in device.sides.iter().enumerate() {
+                let side = side.to_string();
+                let labels = [("lane", lane.as_str()), ("side", &side), ("disk", &told.path)];
+                family.sample(&labels, value(told));
+            }
+        }
+    }
+}
+
+/// How far the members of mirrors are apart.
+pub(super) fn mirrors(all: &mut Exposition, report: &StatusReport) {
+    if report.devices.iter().all(|device| device.mirrors.is_empty()) {
+        return;
+    }
+    let values: [(&str, &str, Value<MirrorReport, u64>); 2] = [
+        (
+            "mirror_dirty_bytes",
+            "What a member of a mirror that is away would be copied if it came back now",
+            |mirror| mirror.dirty_bytes,
+        ),
+        ("mirror_left_bytes", "Bytes still to be copied or compared", |mirror| mirror.left_bytes),
+    ];
+    for (name, help, value) in values {
+        let mut family = all.family(name, Kind::Gauge, help);
+        for device in &report.devices {
+            let lane = lane(device);
+            for (mirror, told) in device.mirrors.iter().enumerate() {
+                let mirror = mirror.to_string();
+                let labels = [("lane", lane.as_str()), ("mirror", &mirror), ("disk", &told.path)];
+                family.sample(&labels, value(told));
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `nearhead status` without a target: every volume that is served or mounted on this machine, as far as this user may ask.
+//!
+//! Each daemon is asked by itself and at the same time as the others, so that one that hangs is told as such and delays nobody for longer
+//! than it is given. A socket that nobody answers on is what a daemon that was killed left behind.
+
+use super::{EXIT_NOT_WELL, exit_code, lasting};
+use crate::control::{Client, sockets};
+use crate::report::StatusReport;
+use crate::units::ByteSize;
+use nearhead_output::{note, plain, say, say_json, warn};
+use serde::Serialize;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What a daemon is given to answer.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Daemons that are asked at once.
+const ASKED_AT_ONCE: usize = 64;
+
+/// What a socket means that nobody answers on.
+const STALE: &str = "left of a daemon that was killed, or of a power cut; the next one on that disk takes its place and recovers what is \
+    in the logs; if there will be none, remove it";
+/// So many of them are told one by one.
+const STALE_TOLD_MAX: usize = 5;
+
+/// All of them.
+#[derive(Debug, Serialize)]
+struct List {
+    volumes: Vec<Listed>,
+    /// Sockets that are no way to a volume.
+    unanswered: Vec<Unanswered>,
+}
+
+/// One volume.
+#[derive(Debug, Serialize)]
+struct Listed {
+    target: String,
+    label: String,
+    preset: String,
+    size_bytes: u64,
+    health: String,
+    reasons: Vec<String>,
+    phase: String,
+    /// Where clients connect, or the folder where it is mounted.
+    served_at: Vec<String>,
+    is_mounted: bool,
+    pid: u32,
+    uptime_s: f64,
+    control: PathBuf,
+}
+
+/// One socket without an answer.
+#[derive(Debug, Serialize)]
+struct Unanswered {
+    control: PathBuf,
+    /// Nobody is there any more.
+    is_stale: bool,
+    problem: String,
+}
+
+/// Runs the command.
+pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
+    let list = asked(&sockets());
+    let is_well = list.volumes.iter().all(|volume| volume.health == "well");
+    if as_json {
+        say_json(&list)?;
+    } else {
+        tell(&list);
+    }
+    Ok(match (is_well, list.unanswered.is_empty()) {
+        (false, _) => ExitCode::from(EXIT_NOT_WELL),
+        (true, false) => ExitCode::FAILURE,
+        (true, true) => exit_code(true),
+    })
+}
+
+fn asked(sockets: &[PathBuf]) -> List {
+    let mut list = List { volumes: Vec::new(), unanswered: Vec::new() };
+    for some in sockets.chunks(ASKED_AT_ONCE) {
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asking: Vec<_> = some.iter().map(|path| scope.spawn(|| ask(path))).collect();
+            asking.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        });
+        for (path, answer) in some.iter().zip(answers) {
+            match answer.unwrap_or_else(|_| Err((false, "internal: no answer".to_owned()))) {
+                Ok(report) => list.volumes.push(Listed::of(report, path)),
+                Err((is_stale, problem)) => {
+                    list.unanswered.push(Unanswered { control: path.clone(), is_stale, problem });
+                }
+            }
+        }
+    }
+    list.volumes.sort_by(|a, b| a.target.cmp(&b.target));
+    list
+}
+
+/// The report of the daemon that listens there; else whether nobody does any more, and what to do.
+fn ask(path: &Path) -> Result<StatusReport, (bool, String)> {
+    let mut client = Client::connect_for(path, ANSWER_WAIT_MAX).map_err(|error| {
+        let is_stale = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+        let problem = match (is_stale, error.kind()) {
+            (true, _) => STALE.to_owned(),
+            (_, ErrorKind::PermissionDenied) => {
+                "this user may not ask its daemon: try as root".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        (is_stale, problem)
+    })?;
+    client.ask("status").map_err(|problem| (false, problem))
+}
+
+impl Listed {
+    fn of(report: StatusReport, control: &Path) -> Self {
+        let served = report.served;
+        Self {
+            target: report.target,
+            label: report.volume.label,
+            preset: report.volume.preset,
+            size_bytes: report.volume.client_bytes,
+            health: report.health.state,
+            reasons: report.health.reasons,
+            phase: report.state.phase,
+            served_at: served.as_ref().map(|served| served.uris.clone()).unwrap_or_default(),
+            is_mounted: report.file_system.is_some(),
+            pid: served.as_ref().map_or(0, |served| served.pid),
+            uptime_s: served.map_or(0.0, |served| served.uptime_s),
+            control: control.to_owned(),
+        }
+    }
+
+    fn columns(&self) -> [String; 7] {
+        [
+            plain(&self.target).into_owned(),
+            self.preset.clone(),
+            ByteSize(self.size_bytes).to_string(),
+            self.health.clone(),
+            lasting(self.uptime_s),
+            self.pid.to_string(),
+            plain(&self.served_at.join(" ")).into_owned(),
+        ]
+    }
+}
+
+fn tell(list: &List) {
+    if list.volumes.is_empty() && list.unanswered.is_empty() {
+        note("no volume is served or mounted here, as far as this user can see");
+    }
+    if !list.volumes.is_empty() {
+        let head = ["TARGET", "PRESET", "SIZE", "HEALTH", "UP", "PROCESS", "AT"];
+        let rows: Vec<[String; 7]> = std::iter::once(head.map(str::to_owned))
+            .chain(list.volumes.iter().map(Listed::columns))
+            .collect();
+        say(&table(&rows));
+    }
+    for volume in list.volumes.iter().filter(|volume| !volume.reasons.is_empty()) {
+        say(&format!("{}: {}", plain(&volume.target), volume.reasons.join("; ")));
+    }
+    let stale = list.unanswered.iter().filter(|one| one.is_stale).count();
+    // Years of them may have gathered where images came and went.
+    let is_told = |one: &&Unanswered| !one.is_stale || stale <= STALE_TOLD_MAX;
+    for Unanswered { control, problem, .. } in list.unanswered.iter().filter(is_told) {
+        warn(&format!("control socket {}: {problem}", control.display()));
+    }
+    if stale > STALE_TOLD_MAX {
+        warn(&format!("{stale} control sockets: {STALE}; --json lists them"));
+    }
+}
+
+/// Columns as wide as what is in them.
+fn table(rows: &[[String; 7]]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
