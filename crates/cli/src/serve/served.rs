@@ -1,15 +1,18 @@
 //! The volume as the daemon serves it: every request timed, and a stop that says how it goes.
 //!
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
-//! is answered to the one who asked, never to a client.
+//! is answered to the one who asked, never to a client. Where the volume is shown as a file as well, the kernel's
+//! requests come and go here ([`super::shown`]), beside those of the server's clients.
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
+use super::shown::Shown;
 use crate::report::Latencies;
 use crate::units::ByteSize;
 use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
+use nearhead_handover::Kept;
 use nearhead_output::note;
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
 use nearhead_sim::LatencySummary;
@@ -26,10 +29,15 @@ enum Kind {
     Read,
 }
 
+/// A volume that is opened again if its disk loses writes.
+pub(super) type Opened = ReopeningVolume<Box<dyn Disk + Send>>;
+
 /// A served volume.
 pub struct Served {
-    volume: ReopeningVolume<Box<dyn Disk + Send>>,
+    volume: Kept<Opened>,
     read_only: bool,
+    /// The file as which it is shown, if it is.
+    shown: Option<Shown>,
     /// Requests at the volume: bounded by what the server lets in.
     running: HashMap<u64, (Kind, Nanos)>,
     replies: VecDeque<Reply>,
@@ -48,10 +56,11 @@ pub struct Served {
 
 impl Served {
     /// Serves `volume`, which answers writes as `ack` says.
-    pub fn new(volume: ReopeningVolume<Box<dyn Disk + Send>>, read_only: bool, ack: Ack) -> Self {
+    pub(super) fn new(volume: Kept<Opened>, read_only: bool, ack: Ack) -> Self {
         Self {
             volume,
             read_only,
+            shown: None,
             running: HashMap::new(),
             replies: VecDeque::new(),
             own_reply: None,
@@ -70,22 +79,22 @@ impl Served {
 
     /// The volume.
     pub fn volume(&self) -> &Volume<Box<dyn Disk + Send>> {
-        self.volume.volume()
+        self.volume.service().volume()
     }
 
     /// The volume, for what is no request.
     pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk + Send>> {
-        self.volume.volume_mut()
+        self.volume.service_mut().volume_mut()
     }
 
     /// Whether the volume is being opened again, and takes requests only.
     pub fn is_reopening(&self) -> bool {
-        self.volume.is_reopening()
+        self.volume.service().is_reopening()
     }
 
     /// What its disk lost so far.
     pub fn losses(&self) -> &LossReport {
-        self.volume.loss_report()
+        self.volume.service().loss_report()
     }
 
     /// Latencies so far.
@@ -99,7 +108,7 @@ impl Served {
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
     pub fn run_own(&mut self, operation: Operation, now: Nanos) -> Result<(), String> {
-        if self.is_reopening() {
+        if self.is_reopening() || self.volume.is_catching_up() {
             return Err("the volume is being opened again; try again".to_owned());
         }
         self.volume.submit(Request { id: OWN_REQUEST, operation }, now);
@@ -135,6 +144,17 @@ impl Served {
         self.backing = backing;
     }
 
+    /// From now on the kernel's requests are served, too.
+    pub(super) fn show(&mut self, shown: Shown) {
+        self.shown = Some(shown);
+    }
+
+    /// It ended with everything durable.
+    pub(super) fn is_done(&mut self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("what was kept for a successor: {error}");
+        self.volume.everything_is_durable().map_err(failed)
+    }
+
     /// What an orderly stop cannot promise, if anything.
     pub(super) fn unkept(&self) -> Option<&'static str> {
         self.backing.unkept()
@@ -152,7 +172,7 @@ impl Served {
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
     pub(super) fn tell_disk_events(&mut self) {
-        while let Some(event) = self.volume.poll_disk_event() {
+        while let Some(event) = self.volume.service_mut().poll_disk_event() {
             note(&event.to_string());
         }
     }
@@ -160,9 +180,10 @@ impl Served {
     /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
-        while let Some(event) = self.volume.poll_loss_event() {
+        while let Some(event) = self.volume.service_mut().poll_loss_event() {
             note(&event.to_string());
         }
+        self.volume.take_told().iter().for_each(|told| note(told));
         let trouble = self.trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
@@ -170,7 +191,7 @@ impl Served {
         }
         if !self.failure_told
             && !self.is_reopening()
-            && let Some(failure) = self.volume.volume().engine().failure()
+            && let Some(failure) = self.volume.service().volume().engine().failure()
         {
             self.failure_told = true;
             note(&format!(
@@ -205,7 +226,20 @@ impl Served {
                 };
                 histogram.record(now.since(since).0);
             }
-            self.replies.push_back(reply);
+            match self.shown.as_mut().filter(|shown| shown.is_mine(reply.id)) {
+                Some(shown) => shown.reply(reply),
+                None => self.replies.push_back(reply),
+            }
+        }
+    }
+
+    /// Takes what the kernel asks by now.
+    fn take_from_kernel(&mut self, now: Nanos) {
+        for _ in 0..super::shown::REQUESTS_MAX {
+            let losses = Service::losses(&self.volume);
+            let request = self.shown.as_mut().and_then(|shown| shown.receive(losses));
+            let Some(request) = request else { return };
+            self.submit(request, now);
         }
     }
 }
@@ -233,6 +267,7 @@ impl Service for Served {
     }
 
     fn drive(&mut self, now: Nanos) {
+        self.take_from_kernel(now);
         self.volume.drive(now);
         self.collect(now);
     }
@@ -242,7 +277,11 @@ impl Service for Served {
     }
 
     fn wake(&self) -> Wake<'_> {
-        self.volume.wake()
+        let wake = self.volume.wake();
+        match &self.shown {
+            Some(shown) => Wake { fd: Some(shown.wake_fd()), ..wake },
+            None => wake,
+        }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
@@ -263,6 +302,9 @@ impl Service for Served {
                 format!("making {staged} durable and writing a snapshot")
             };
             note(&format!("stopping: {how}; a second signal stops at once"));
+        }
+        if let Some(shown) = &mut self.shown {
+            shown.leave();
         }
         self.volume.begin_shutdown(now);
     }
