@@ -29,6 +29,9 @@ use std::time::Duration;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// Where what came of an upgrade is told.
+type Answer = Sender<Result<String, String>>;
+
 /// What the supervisor hears.
 pub(super) enum Event {
     /// The worker with this number said something.
@@ -36,7 +39,7 @@ pub(super) enum Event {
     /// The block device was made, or not.
     Made(Result<PathBuf, String>),
     /// Go on with another program, and tell how that went.
-    Upgrade(PathBuf, Sender<Result<String, String>>),
+    Upgrade(PathBuf, Answer),
     /// A signal that stops.
     Signal(i32),
 }
@@ -56,7 +59,7 @@ pub(super) struct Ready<'a> {
 /// An upgrade under way.
 struct Upgrade {
     before: Arc<Binary>,
-    answer: Sender<Result<String, String>>,
+    answer: Answer,
 }
 
 struct Holder<'a> {
@@ -74,6 +77,8 @@ struct Holder<'a> {
     facts: Option<Facts>,
     links: Links,
     upgrade: Option<Upgrade>,
+    /// One that waits until a worker is ready.
+    wanted: Option<(PathBuf, Answer)>,
     pause: Duration,
     sender: Sender<Event>,
 }
@@ -105,15 +110,15 @@ pub(super) fn run(
         facts: None,
         links: Links::default(),
         upgrade: None,
+        wanted: None,
         pause: PAUSE_MIN,
         sender,
         place: place.clone(),
     };
     let ended = holder.supervise(&receiver);
-    if ended.is_err() {
-        let device = holder.facts.as_ref().map(|facts| facts.device.as_path());
-        let _ = backend.give_up(&place, device);
-    }
+    // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
+    let device = holder.facts.as_ref().map(|facts| facts.device.as_path());
+    let _ = backend.give_up(&place, device);
     // Who waits for the end of this waits for the lock.
     place.remove();
     drop(lock);
@@ -141,7 +146,7 @@ impl Holder<'_> {
                     self.stop_worker();
                     return Err(why);
                 }
-                Event::Upgrade(path, answer) => self.begin_upgrade(&path, answer),
+                Event::Upgrade(path, answer) => self.begin_upgrade(path, answer),
                 Event::Signal(signal) => self.take_away_at(signal),
             }
         }
@@ -197,6 +202,9 @@ impl Holder<'_> {
                 self.place.name,
                 self.binary.path().display()
             )));
+        }
+        if let Some((path, answer)) = self.wanted.take() {
+            self.begin_upgrade(path, answer);
         }
     }
 
@@ -287,17 +295,18 @@ impl Holder<'_> {
         }
     }
 
-    fn begin_upgrade(&mut self, path: &Path, answer: Sender<Result<String, String>>) {
+    fn begin_upgrade(&mut self, path: PathBuf, answer: Answer) {
         let refused = |why: String| {
             let _ = answer.send(Err(why));
         };
-        if self.upgrade.is_some() || !self.is_ready {
-            return refused(format!(
-                "{}: no worker is ready, or an upgrade is under way; try again",
-                self.place.name
-            ));
+        if self.upgrade.is_some() || self.wanted.is_some() {
+            return refused(format!("{}: an upgrade is under way already", self.place.name));
         }
-        match Binary::at(path) {
+        if !self.is_ready {
+            self.wanted = Some((path, answer));
+            return;
+        }
+        match Binary::at(&path) {
             Err(why) => refused(why),
             Ok(binary) => {
                 let before = std::mem::replace(&mut self.binary, Arc::new(binary));
