@@ -11,7 +11,9 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 
 const BLOCK: usize = 4096;
@@ -342,4 +344,70 @@ fn by_force_it_goes_also_if_somebody_uses_it() {
     drop(user);
     attached.attach(&[]);
     attached.detach(&[]);
+}
+
+#[test]
+fn in_the_foreground_it_tells_the_service_manager_and_a_signal_detaches_it_unless_it_is_used() {
+    let scratch = Scratch::new("attach-unit");
+    if !can_attach() {
+        return;
+    }
+    let attached = Attached::new(&scratch, "unit", &[]);
+    attached.detach(&[]);
+    let socket = scratch.path("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    std::fs::write(scratch.path("v.toml"), format!("target = {:?}\n", attached.target)).unwrap();
+    let args = ["attach", "--foreground", "--as", &attached.name, "--config", "v.toml"];
+    let stderr = scratch.path("stderr");
+    let mut child = common::nearhead(&scratch, &args)
+        .env("NOTIFY_SOCKET", &socket)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&stderr).unwrap())
+        .spawn()
+        .unwrap();
+    let mut word = [0; 64];
+    let len = manager.recv(&mut word).unwrap();
+    assert_eq!(&word[..len], b"READY=1");
+    let signal = |child: &Child| kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    let user = attached.open();
+    signal(&child);
+    while !std::fs::read_to_string(&stderr).unwrap().contains("expected that nobody uses") {
+        assert!(child.try_wait().unwrap().is_none(), "it ended under its user");
+        std::thread::yield_now();
+    }
+    assert!(block_of(&user, 0) == vec![0; BLOCK]);
+    drop(user);
+    signal(&child);
+    let status = child.wait().unwrap();
+    let told = std::fs::read_to_string(&stderr).unwrap();
+    assert!(status.success(), "{status}: {told}");
+    assert!(!Path::new(&attached.device()).is_symlink(), "{told}");
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let scratch = Scratch::new("attach-verify");
+    if !tools(&["systemd-analyze"]) {
+        return;
+    }
+    let unit =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd/nearhead-attach@.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let program = env!("CARGO_BIN_EXE_nearhead");
+    let text = text.replace("/usr/local/bin/nearhead", program);
+    let copy = scratch.path("nearhead-attach@.service");
+    std::fs::write(&copy, &text).unwrap();
+    let instance = scratch.text("nearhead-attach@backups.service");
+    std::os::unix::fs::symlink(&copy, &instance).unwrap();
+    let output = tool("systemd-analyze", &["verify", "--man=no", &instance]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    let about_it: Vec<&str> = told.lines().filter(|line| line.contains("nearhead")).collect();
+    assert!(about_it.is_empty(), "{about_it:#?}");
+    // What it runs is what this program knows.
+    for command in ["ExecStart=", "ExecStop="] {
+        let line = text.lines().find_map(|line| line.strip_prefix(command)).unwrap();
+        let words: Vec<&str> = line.split(' ').skip(1).chain(["--help"]).collect();
+        run_ok(&scratch, &words);
+    }
 }

@@ -271,6 +271,7 @@ impl Holder<'_> {
             outlives_a_kill,
             pid: std::process::id(),
         };
+        super::notify::ready();
         if self.args.serve.json || self.args.role.is_some() {
             return say_json_line(&ready);
         }

@@ -11,6 +11,7 @@ mod holder;
 mod loop_device;
 mod mounting;
 mod mounts;
+mod notify;
 mod place;
 mod upgrade;
 mod worker;

@@ -197,9 +197,19 @@ impl Place {
     /// Makes the link to `device`.
     pub(super) fn make_link(&self, device: &Path) -> Result<(), String> {
         let link = self.link();
+        let leads_there = || link.canonicalize().is_ok_and(|found| found == device);
+        if leads_there() {
+            // A rule of udev's was faster.
+            return Ok(());
+        }
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(device, &link)
-            .map_err(|error| format!("attach: no link can be made at {}: {error}", link.display()))
+        match std::os::unix::fs::symlink(device, &link) {
+            Err(_) if leads_there() => Ok(()),
+            Err(error) => {
+                Err(format!("attach: no link can be made at {}: {error}", link.display()))
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Takes everything away. What is mounted in it stays.

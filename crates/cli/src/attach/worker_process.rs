@@ -80,7 +80,11 @@ impl Worker {
         let mut command = binary.command();
         command.args(super::arguments_for("worker")).stdin(Stdio::from(connection));
         // A signal for the terminal's programs is the supervisor's to judge.
-        command.stdout(Stdio::piped()).env_remove("LISTEN_FDS").process_group(0);
+        command
+            .stdout(Stdio::piped())
+            .env_remove("LISTEN_FDS")
+            .env_remove("NOTIFY_SOCKET")
+            .process_group(0);
         let mut child = command.spawn().map_err(failed)?;
         let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         let stdout = child.stdout.take();
