@@ -411,3 +411,56 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
         run_ok(&scratch, &words);
     }
 }
+
+#[test]
+fn without_its_supervisor_it_is_still_there_and_is_detached_in_order() {
+    let scratch = Scratch::new("attach-alone");
+    if !can_attach() {
+        return;
+    }
+    let attached = Attached::new(&scratch, "alone", &[]);
+    let device = attached.open();
+    let worker = attached.answering_worker();
+    let parent = std::fs::read_to_string(format!("/proc/{worker}/stat")).unwrap();
+    let parent: i32 = parent.rsplit(' ').nth(48).unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(parent).unwrap(), Signal::KILL).unwrap();
+    let mut data = BufferMut::zeroed(BLOCK);
+    data.fill(9);
+    device.write_all_at(&data, 0).unwrap();
+    drop(device);
+    attached.detach(&[]);
+    attached.attach(&[]);
+    let device = attached.open();
+    assert!(block_of(&device, 0) == vec![9; BLOCK]);
+    drop(device);
+    attached.detach(&[]);
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_ends_is_followed_by_one_that_does() {
+    let scratch = Scratch::new("attach-ending");
+    if !can_attach() {
+        return;
+    }
+    let attached = Attached::new(&scratch, "ending", &[]);
+    let device = attached.open();
+    let mut data = BufferMut::zeroed(BLOCK);
+    data.fill(3);
+    device.write_all_at(&data, 0).unwrap();
+    drop(device);
+    let worker = Pid::from_raw(attached.answering_worker().cast_signed()).unwrap();
+    // It does not see that the device goes, and is killed as if in the middle of its end.
+    kill_process(worker, Signal::STOP).unwrap();
+    let number = std::fs::canonicalize(attached.device()).unwrap();
+    tool_ok("losetup", &["--detach", number.to_str().unwrap()]);
+    // The program of that name would ask for what is there first, and wait.
+    let file = Path::new("/run/nearhead/attached").join(&attached.name).join("file");
+    nearhead_one_file::unmount(&file).unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    attached.detach(&[]);
+    attached.attach(&[]);
+    let device = attached.open();
+    assert!(block_of(&device, 0) == vec![3; BLOCK], "it was answered, and not flushed");
+    drop(device);
+    attached.detach(&[]);
+}

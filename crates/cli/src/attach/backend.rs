@@ -37,6 +37,9 @@ pub(super) trait Backend: Sync {
     /// Begins: there is nothing to be seen yet.
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String>;
 
+    /// Whether the block device is still the one that was made here: its number may be somebody else's by now.
+    fn is_there(&self, place: &Place, facts: &Facts) -> bool;
+
     /// Takes the block device away, which nobody uses; then the worker ends by itself.
     fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String>;
 

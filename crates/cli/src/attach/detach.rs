@@ -9,8 +9,15 @@ use super::place::{Facts, Place};
 use crate::checkpoint::{self, CheckpointArgs};
 use crate::target::DiskArgs;
 use nearhead_output::{note, say};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// So often, and after so long each time, it is looked whether somebody still uses a device.
+pub(super) const LOOKS: u32 = 20;
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What `nearhead detach` is told.
 #[derive(clap::Args, Debug)]
@@ -31,33 +38,42 @@ pub struct DetachArgs {
 /// Runs the command.
 pub fn run(args: &DetachArgs) -> Result<(), String> {
     let (place, facts) = Place::find(&args.what)?;
-    let (backend, was_held) = (backend::named(&facts.by)?, place.is_held());
-    if args.unmount {
+    let backend = backend::named(&facts.by)?;
+    if args.unmount && backend.is_there(&place, &facts) {
         unmount(&facts.device)?;
     }
     if args.force {
         note(&format!("detach {}: by force", place.name));
         backend.give_up(&place, Some(&facts.device))?;
     } else {
-        refuse_if_used(&place, &facts)?;
+        refuse_if_used(&place, &facts, backend)?;
         if args.drain {
             drain(&facts)?;
         }
         take_away(&place, &facts, backend)?;
     }
     place.wait_until_left().map_err(|error| format!("detach {}: {error}", place.name))?;
-    if !was_held {
+    // Whoever supervises takes everything away before he leaves.
+    if place.facts().is_ok() && !place.is_held() {
+        // There was none, and its worker goes on alone until now.
+        facts.control.iter().for_each(|control| wait_for_worker(control));
         place.remove();
     }
-    let how = match (args.force, was_held) {
-        (true, _) => "",
-        (false, true) => ": everything is durable",
-        (false, false) => {
-            "; nobody supervised it, `nearhead status` on its target tells once its worker has ended"
-        }
-    };
+    match place.take_word() {
+        Some(why) if !args.force => return Err(why),
+        _ => {}
+    }
+    let how = if args.force { "" } else { ": everything is durable" };
     say(&format!("detached {}{how}", place.name));
     Ok(())
+}
+
+/// Waits until nobody answers commands any more.
+fn wait_for_worker(control: &Path) {
+    if let Ok(mut stream) = UnixStream::connect(control) {
+        // It says nothing unasked, and closes when it ends.
+        let _ = stream.read(&mut [0]);
+    }
 }
 
 /// Takes the device away if nobody uses it.
@@ -66,12 +82,23 @@ pub(super) fn take_away(
     facts: &Facts,
     backend: &'static dyn Backend,
 ) -> Result<(), String> {
-    refuse_if_used(place, facts)?;
+    refuse_if_used(place, facts, backend)?;
     backend.take_away(place, facts).map_err(|error| format!("detach {}: {error}", place.name))
 }
 
-fn refuse_if_used(place: &Place, facts: &Facts) -> Result<(), String> {
-    let Some((user, advice)) = nearhead_uring::user_of(&facts.device) else { return Ok(()) };
+fn refuse_if_used(place: &Place, facts: &Facts, backend: &dyn Backend) -> Result<(), String> {
+    if !backend.is_there(place, facts) {
+        return Ok(());
+    }
+    let found = || nearhead_uring::user_of(&facts.device);
+    // Who looks at every device there is has it open for a moment, and is no user: udev, blkid, losetup.
+    let passes_by = || {
+        (0..LOOKS).any(|_| {
+            std::thread::sleep(LOOK_AGAIN);
+            found().is_none()
+        })
+    };
+    let Some((user, advice)) = found().filter(|_| !passes_by()) else { return Ok(()) };
     Err(format!(
         "detach {}: expected that nobody uses {}, found {user}; {advice}",
         place.name,

@@ -8,7 +8,8 @@
 //! - a worker runs the very program that supervises, also if another one lies at its path by now, until somebody asks for that
 //!   (`nearhead upgrade`);
 //! - a worker that ends before it is ready is started again after a pause that doubles, for as long as anybody wants the device;
-//! - when the device was taken away, the worker ends by itself, and this does after it.
+//! - when the device was taken away, the worker ends by itself, and this does after it; one that is killed then is followed by another,
+//!   since what it had answered is to be durable.
 
 use super::AttachArgs;
 use super::backend::{Backend, Device, Shape};
@@ -28,6 +29,8 @@ use std::time::Duration;
 /// The first pause before a worker that failed at once is followed by another, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// So many workers may fail to end in order once the device was taken away.
+const ENDINGS_MAX: u32 = 3;
 
 /// Where what came of an upgrade is told.
 type Answer = Sender<Result<String, String>>;
@@ -80,6 +83,8 @@ struct Holder<'a> {
     /// One that waits until a worker is ready.
     wanted: Option<(PathBuf, Answer)>,
     pause: Duration,
+    /// Workers that did not end in order after the device was taken away.
+    endings: u32,
     sender: Sender<Event>,
 }
 
@@ -112,6 +117,7 @@ pub(super) fn run(
         upgrade: None,
         wanted: None,
         pause: PAUSE_MIN,
+        endings: 0,
         sender,
         place: place.clone(),
     };
@@ -121,6 +127,9 @@ pub(super) fn run(
     let _ = backend.give_up(&place, device);
     // Who waits for the end of this waits for the lock.
     place.remove();
+    if let Err(why) = &ended {
+        place.leave_word(why);
+    }
     drop(lock);
     ended
 }
@@ -213,8 +222,17 @@ impl Holder<'_> {
         self.worker = None;
         let name = &self.place.name;
         if self.device.has_ended() {
-            let is_well = how.is_empty();
-            return if is_well { Ok(true) } else { Err(format!("attached volume {name}: {how}")) };
+            if how.is_empty() {
+                return Ok(true);
+            }
+            self.endings += 1;
+            if self.endings == ENDINGS_MAX || self.facts.is_none() {
+                return Err(format!(
+                    "attached volume {name}: it was detached, and its worker {how}: what was written last may not be durable"
+                ));
+            }
+            self.start_worker()?;
+            return Ok(false);
         }
         let was_ready = self.is_ready;
         if !was_ready && self.facts.is_none() {

@@ -4,6 +4,7 @@
 //! page cache of the file; its flushes are syncs of the file, its discards and zeroings holes in it. `losetup` makes and ends it.
 
 use super::backend::{Backend, Device, Shape};
+use super::detach::{LOOK_AGAIN, LOOKS};
 use super::place::{Facts, Place};
 use nearhead_one_file::{Connection, Joined, NAME};
 use rustix::mount::UnmountFlags;
@@ -42,11 +43,22 @@ impl Backend for LoopDevice {
         Ok(Box::new(Shown { joined }))
     }
 
+    fn is_there(&self, place: &Place, facts: &Facts) -> bool {
+        is_on(&facts.device, place)
+    }
+
     fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String> {
         if is_on(&facts.device, place) {
             let device = facts.device.display().to_string();
             losetup(&["--detach", &device])?;
-            if is_on(&facts.device, place) {
+            // Somebody who only looks at it keeps it for a moment; it goes when the last one closes it.
+            let has_gone = (0..LOOKS).any(|_| {
+                !is_on(&facts.device, place) || {
+                    std::thread::sleep(LOOK_AGAIN);
+                    false
+                }
+            });
+            if !has_gone {
                 return Err(format!(
                     "losetup --detach {device}: expected that it goes, found that somebody opened it; it goes when he closes it"
                 ));

@@ -119,6 +119,7 @@ fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> 
     if let Some(folder) = &args.mount {
         mounting::refuse_folder(folder)?;
     }
+    let _ = place.take_word();
     place.prepare()?;
     drop(place.lock()?);
     if mounts::is_mounted(&place.shown()) {
@@ -149,6 +150,8 @@ fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> 
         told.lines().map(|line| line.strip_prefix("nearhead: ").unwrap_or(line)).collect();
     if !is_there {
         let _ = child.wait();
+        // It is told here.
+        let _ = place.take_word();
         return Err(lines.join("\n"));
     }
     lines.into_iter().for_each(note);

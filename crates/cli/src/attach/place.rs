@@ -7,6 +7,7 @@
 //!                             answered    what was answered and is not flushed yet (nearhead-handover)
 //!                             socket      takes `upgrade`
 //!                             log         what it says, unless it runs in the foreground
+//!                             failed      why it did not end well, if it did not
 //! /dev/nearhead/NAME                      -> the block device
 //! ```
 //!
@@ -221,6 +222,24 @@ impl Place {
         let _ = std::fs::remove_dir(self.shown());
         let _ = std::fs::remove_file(self.lock_path());
         let _ = std::fs::remove_dir(&self.folder);
+    }
+
+    /// Leaves word of how it ended, for whoever waits for that.
+    pub(super) fn leave_word(&self, why: &str) {
+        let _ = std::fs::create_dir(&self.folder);
+        let _ = std::fs::write(self.word(), why);
+    }
+
+    /// Why it did not end well, if it did not.
+    pub(super) fn take_word(&self) -> Option<String> {
+        let word = std::fs::read_to_string(self.word()).ok()?;
+        let _ = std::fs::remove_file(self.word());
+        let _ = std::fs::remove_dir(&self.folder);
+        Some(word)
+    }
+
+    fn word(&self) -> PathBuf {
+        self.folder.join("failed")
     }
 
     fn lock_path(&self) -> PathBuf {

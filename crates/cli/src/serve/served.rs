@@ -237,7 +237,9 @@ impl Served {
     fn take_from_kernel(&mut self, now: Nanos) {
         for _ in 0..super::shown::REQUESTS_MAX {
             let losses = Service::losses(&self.volume);
-            let request = self.shown.as_mut().and_then(|shown| shown.receive(losses));
+            let is_catching_up = self.volume.is_catching_up();
+            let shown = self.shown.as_mut();
+            let request = shown.and_then(|shown| shown.receive(losses, is_catching_up));
             let Some(request) = request else { return };
             self.submit(request, now);
         }

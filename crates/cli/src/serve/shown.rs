@@ -99,7 +99,7 @@ impl Showing {
         let (info, losses) = (served.info(), Service::losses(served));
         let file = LastingFile::new(connection, &info, served.wake().fd, losses);
         let file = file.map_err(|error| format!("a file of the volume: {error}"))?;
-        served.show(Shown { file, stop: stop.clone(), has_told: false });
+        served.show(Shown { file, stop: stop.clone(), is_over: false, has_told: false });
         Ok(folder)
     }
 }
@@ -108,6 +108,7 @@ impl Showing {
 pub(super) struct Shown {
     file: LastingFile,
     stop: ShutdownHandle,
+    is_over: bool,
     has_told: bool,
 }
 
@@ -122,16 +123,16 @@ impl Shown {
         self.file.is_mine(id)
     }
 
-    /// The next request of the kernel. Once there can be none the daemon is asked to stop.
-    pub(super) fn receive(&mut self, losses: u64) -> Option<Request> {
+    /// The next request of the kernel. Once there can be none the daemon is asked to stop, but not before it has caught up with what a
+    /// process before it had answered.
+    pub(super) fn receive(&mut self, losses: u64, is_catching_up: bool) -> Option<Request> {
         let received = self.file.receive(losses);
         if let Err(error) = &received {
             self.file.leave();
             note(&format!("the connection to the kernel failed: {error}; stopping"));
         }
-        if (received.is_err() || self.file.has_ended())
-            && !std::mem::replace(&mut self.has_told, true)
-        {
+        self.is_over |= received.is_err() || self.file.has_ended();
+        if self.is_over && !is_catching_up && !std::mem::replace(&mut self.has_told, true) {
             self.stop.request();
         }
         received.unwrap_or_default()
