@@ -1,7 +1,7 @@
 //! What a supervisor is asked over its socket: `upgrade PATH`, one line, answered with one line of JSON once it is done.
 
-use super::holder::Event;
 use super::place::Place;
+use super::supervisor::Event;
 use crate::control::Answer;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

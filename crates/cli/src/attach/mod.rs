@@ -1,18 +1,18 @@
 //! `nearhead attach`, `detach`, `upgrade`: a volume as a block device of the kernel, which a crash of the daemon only delays.
 //!
-//! Three processes have their part. The command waits until there is a device and ends. The one that supervises ([`holder`]) stays: it has the
+//! Three processes have their part. The command waits until there is a device and ends. The one that supervises ([`supervisor`]) stays: it has the
 //! connection to the kernel, and hardly anything that could go wrong. The worker ([`worker`]) serves the volume, and is followed by another
 //! one if it ends. `--foreground` makes the command itself supervise, for a service manager.
 
 mod backend;
 mod desk;
 mod detach;
-mod holder;
 mod loop_device;
 mod mounting;
 mod mounts;
 mod notify;
 mod place;
+mod supervisor;
 mod upgrade;
 mod worker;
 mod worker_process;
@@ -34,7 +34,7 @@ use std::process::{Command, Stdio};
 /// Which part of it a process has.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    Holder,
+    Supervisor,
     Worker,
 }
 
@@ -91,12 +91,12 @@ pub fn attach(args: &AttachArgs) -> Result<(), String> {
     }
     match args.role {
         Some(Role::Worker) => worker::run(args, settings),
-        Some(Role::Holder) => {
+        Some(Role::Supervisor) => {
             // Whoever started it, and his terminal, may go.
             let _ = rustix::process::setsid();
-            holder::run(args, &settings)
+            supervisor::run(args, &settings)
         }
-        None if args.foreground => holder::run(args, &settings),
+        None if args.foreground => supervisor::run(args, &settings),
         None => in_background(args, &settings),
     }
 }
@@ -137,7 +137,7 @@ fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> 
         .map_err(failed)?;
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(arguments_for("holder")).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.args(arguments_for("supervisor")).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(log.try_clone().map_err(failed)?).spawn().map_err(failed)?;
     let mut line = String::new();
     let is_there = child.stdout.take().is_some_and(

@@ -65,7 +65,7 @@ struct Upgrade {
     answer: Answer,
 }
 
-struct Holder<'a> {
+struct Supervisor<'a> {
     args: &'a AttachArgs,
     place: Place,
     target: String,
@@ -102,7 +102,7 @@ pub(super) fn run(
     let (sender, receiver) = channel();
     watch_signals(&sender)?;
     let device: Arc<dyn Device> = Arc::from(backend.begin(&place)?);
-    let mut holder = Holder {
+    let mut supervisor = Supervisor {
         args,
         target: absolute(settings.target()?),
         read_only: settings.read_only,
@@ -121,9 +121,9 @@ pub(super) fn run(
         sender,
         place: place.clone(),
     };
-    let ended = holder.supervise(&receiver);
+    let ended = supervisor.supervise(&receiver);
     // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
-    let device = holder.facts.as_ref().map(|facts| facts.device.as_path());
+    let device = supervisor.facts.as_ref().map(|facts| facts.device.as_path());
     let _ = backend.give_up(&place, device);
     // Who waits for the end of this waits for the lock.
     place.remove();
@@ -134,7 +134,7 @@ pub(super) fn run(
     ended
 }
 
-impl Holder<'_> {
+impl Supervisor<'_> {
     fn supervise(&mut self, events: &Receiver<Event>) -> Result<(), String> {
         desk::listen(&self.place, &self.sender)?;
         self.start_worker()?;
