@@ -39,7 +39,13 @@ pub(crate) struct KeptFile {
     end_of: File,
     start: u64,
     end: u64,
+    /// Bytes of entries that there were before the file was last emptied: a cut means the same entries also afterwards.
+    before: u64,
 }
+
+/// A place between two entries, counted from the first one that this process kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut(u64);
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
@@ -53,7 +59,7 @@ impl KeptFile {
         let file = options.open(path)?;
         let end_of = OpenOptions::new().append(true).open(path)?;
         let end = file.metadata()?.len();
-        let mut kept = Self { file, end_of, start: HEAD_BYTES, end };
+        let mut kept = Self { file, end_of, start: HEAD_BYTES, end, before: 0 };
         if end < HEAD_BYTES {
             kept.clear()?;
             return Ok(kept);
@@ -81,6 +87,7 @@ impl KeptFile {
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         // The end first: a start past it forgets everything, a start before old entries would bring them back.
         ftruncate(&self.file, HEAD_BYTES)?;
+        self.before += self.end.saturating_sub(HEAD_BYTES);
         (self.start, self.end) = (HEAD_BYTES, HEAD_BYTES);
         let mut head = FILE_MARK.to_le_bytes().to_vec();
         head.extend_from_slice(&HEAD_BYTES.to_le_bytes());
@@ -93,17 +100,18 @@ impl KeptFile {
     }
 
     /// Where the next entry will begin: all before it can be forgotten together.
-    pub(crate) fn cut(&self) -> u64 {
-        self.end
+    pub(crate) fn cut(&self) -> Cut {
+        Cut(self.before + self.end)
     }
 
     /// Forgets what lies before `cut`.
-    pub(crate) fn forget_before(&mut self, cut: u64) -> io::Result<()> {
+    pub(crate) fn forget_before(&mut self, Cut(cut): Cut) -> io::Result<()> {
+        // Where it is in the file now; before its beginning if that was emptied since.
+        let Some(cut) = cut.checked_sub(self.before).filter(|cut| *cut > self.start) else {
+            return Ok(());
+        };
         if cut >= self.end {
             return self.clear();
-        }
-        if cut <= self.start {
-            return Ok(());
         }
         self.file.write_all_at(&cut.to_le_bytes(), 8)?;
         self.start = cut;
@@ -236,7 +244,7 @@ mod tests {
         kept.keep_write(4096, &bytes(512)).unwrap();
         kept.keep_zeros(1 << 40, 1 << 41).unwrap();
         kept.keep_write(0, &bytes(8192)).unwrap();
-        let whole = kept.cut();
+        let whole = kept.end;
         drop(kept);
         let expected = [(4096, 512), (1 << 40, 1 << 41), (0, 8192)];
         for missing in [0, 1, 8192, 8193, 8192 + ENTRY_BYTES] {
@@ -260,6 +268,22 @@ mod tests {
         kept.forget_before(kept.cut()).unwrap();
         assert_eq!(kept.len_bytes(), 0);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), HEAD_BYTES, "its memory is free");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_was_kept_after_a_cut_is_not_forgotten_with_it_also_if_all_before_it_was() {
+        let path = scratch("kept-cuts");
+        let mut kept = KeptFile::open(&path).unwrap();
+        kept.keep_write(0, &bytes(8192)).unwrap();
+        // Two flushes under way at once, and a write that was answered between their answers.
+        let (first, second) = (kept.cut(), kept.cut());
+        kept.forget_before(first).unwrap();
+        kept.keep_write(512, &bytes(512)).unwrap();
+        kept.forget_before(second).unwrap();
+        assert_eq!(offsets(&KeptFile::open(&path).unwrap()), [(512, 512)]);
+        kept.forget_before(kept.cut()).unwrap();
+        assert_eq!(offsets(&KeptFile::open(&path).unwrap()), []);
         std::fs::remove_file(path).unwrap();
     }
 

@@ -21,7 +21,7 @@ mod kept_file;
 #[cfg(test)]
 mod tests;
 
-use kept_file::KeptFile;
+use kept_file::{Cut, KeptFile};
 use nearhead_disk::{Nanos, Payload};
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
 use std::collections::{HashMap, VecDeque};
@@ -43,7 +43,7 @@ enum Changes {
     Bytes(Vec<(u64, Payload)>),
     Zeros(u64, u64),
     /// A flush that covers what the file has before this place.
-    Flush(u64),
+    Flush(Cut),
 }
 
 /// What was kept by a process before this one, as far as it is carried out again.
@@ -73,7 +73,7 @@ struct Keeping {
 
 #[derive(Debug)]
 struct Flush {
-    cut: u64,
+    cut: Cut,
     answers: Vec<Reply>,
 }
 
