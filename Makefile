@@ -132,7 +132,7 @@ wheel: libraries ## a Python wheel with the library inside: target/wheel
 
 # Builds nothing, so that it works as root where only the user has Rust.
 .PHONY: install
-install: ## install the program, its man pages, completions, systemd units, alerts and dashboard below PREFIX
+install: ## install the program, its man pages, completions, systemd units, udev rule, alerts and dashboard below PREFIX
 	@if [ ! -x $(nearhead) ] || [ ! -d target/docs ]; then \
 	    echo "install: expected $(nearhead) and target/docs, found none; run first: make docs" >&2; \
 	    exit 1; \
@@ -160,6 +160,7 @@ install: ## install the program, its man pages, completions, systemd units, aler
 	    echo "install: without libnearhead_wal and nearhead run; for them run first: make libraries"; \
 	fi
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/nearhead contrib/prometheus/alerts.yml contrib/grafana/nearhead.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d contrib/udev/70-nearhead.rules
 	for unit in contrib/systemd/*.service contrib/systemd/*.socket; do \
 	    sed 's|/usr/local/bin/|$(PREFIX)/bin/|' "$$unit" \
 	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/"$${unit##*/}"; \

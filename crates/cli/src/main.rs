@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
+mod attach;
 mod backup;
 mod calibrate;
 mod chain;
@@ -61,6 +62,12 @@ enum Command {
     /// Serve a volume over NBD
     #[command(visible_alias = "open")]
     Serve(Box<serve::ServeArgs>),
+    /// Make a block device of a volume, /dev/nearhead/NAME, and serve it in the background
+    Attach(Box<attach::AttachArgs>),
+    /// Take such a device away, with everything durable
+    Detach(attach::DetachArgs),
+    /// Let an attached volume go on with another version of this program
+    Upgrade(attach::UpgradeArgs),
     /// Show what a volume is doing, or all that are served here
     Status(status::StatusArgs),
     /// Change settings of a volume while it is served, or list them
@@ -132,6 +139,9 @@ fn main() -> ExitCode {
         Command::Set(args) => set::run(&args),
         Command::Stop(args) => stop::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach(args) => attach::detach(&args),
+        Command::Upgrade(args) => attach::upgrade(&args),
         Command::Checkpoint(args) => checkpoint::run(&args, false),
         Command::Drain(args) => checkpoint::run(&args, true),
         Command::Check(args) => check::run(&args),

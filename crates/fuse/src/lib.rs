@@ -39,6 +39,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
+pub use words::unescaped;
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;

@@ -77,7 +77,7 @@ pub(crate) fn attributes(of: &Attributes) -> FileAttr {
 }
 
 /// A path as the kernel's table of mounts writes it, with its octal escapes undone.
-pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+pub fn unescaped(text: &str) -> Vec<u8> {
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {
         let digits = bytes.get(at + 1..at + 4).and_then(|digits| std::str::from_utf8(digits).ok());

@@ -13,7 +13,7 @@ use crate::alarm::Alarm;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use nearhead_basics::Slab;
 use nearhead_disk::{Buffer, BufferPool, Nanos, Payload};
-use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId, Service};
+use nearhead_service::{Operation, Reply, Request, RequestError, RequestId, Service};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -226,12 +226,5 @@ fn send_data(to: ReplyData, parts: &[Payload]) {
 }
 
 fn errno(error: &RequestError) -> Errno {
-    match error.kind {
-        ErrorKind::Io => Errno::EIO,
-        ErrorKind::NoSpace => Errno::ENOSPC,
-        ErrorKind::Invalid => Errno::EINVAL,
-        ErrorKind::NotSupported => Errno::EOPNOTSUPP,
-        ErrorKind::ReadOnly => Errno::EROFS,
-        ErrorKind::ShuttingDown => Errno::ESHUTDOWN,
-    }
+    Errno::from_i32(crate::answers::errno(error).raw_os_error())
 }

@@ -11,14 +11,19 @@
 //!   once that there is nothing to flush, and asks no more;
 //! - a reply is never early. It is late by what the kernel takes to wake a thread up.
 //!
+//! That is [`Mounted`], for emulated disks, with threads of its own that wait for the clock. [`LastingFile`] is the same file for whoever
+//! drives a service anyway, and its connection to the kernel can be handed from one process to the next.
+//!
 //! Never use a file from the process that serves it: a thread that waits for its own process in the
 //! kernel cannot be ended by anybody, and the process with it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod alarm;
+mod answers;
 mod file;
 mod front;
+mod lasting;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +31,7 @@ pub use file::NAME;
 use file::OneFile;
 use front::Front;
 use fuser::{Config, MountOption, Session, SessionACL};
+pub use lasting::{Connection, Joined, LastingFile};
 use nearhead_disk::Nanos;
 use nearhead_service::Service;
 use rustix::io::Errno;

@@ -58,6 +58,10 @@ pub struct ServeArgs {
     /// Listen on a TCP address such as 127.0.0.1:10809; 10809 is the port if none is given
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
+    /// Show the volume as the file FOLDER/disk as well, of which `losetup --direct-io=on` makes a block device; it ends
+    /// when somebody unmounts FOLDER. `nearhead attach` does all of that, and outlives a crash
+    #[arg(long, value_name = "FOLDER")]
+    pub file: Option<PathBuf>,
     /// Name of the export (may be given several times) [default: the empty name]
     #[arg(long, value_name = "NAME")]
     pub export: Vec<String>,
@@ -234,7 +238,7 @@ impl ServeArgs {
         macro_rules! complete {
             ($($field:ident),*) => { $(merged.$field = merged.$field.or(file.$field);)* };
         }
-        complete!(target, socket, socket_mode, socket_group, tcp);
+        complete!(target, socket, socket_mode, socket_group, tcp, file);
         complete!(ack, threshold, checkpoint_period, checkpoint_idle);
         complete!(
             checkpoint_window,

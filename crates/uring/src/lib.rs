@@ -131,6 +131,15 @@ pub fn refuse_used_file(path: &Path) -> Result<(), OpenError> {
     exclusive::refuse_locked(path)
 }
 
+/// Who keeps the block device at `path` busy, or a partition of it, and what to do about that: a noun phrase and a clause. None if nobody
+/// does, or it cannot be found out.
+pub fn user_of(path: &Path) -> Option<(String, String)> {
+    let identity::Identity::Device(number) = identity::Identity::of_path(path)? else {
+        return None;
+    };
+    users::of_device(number).map(|user| (user.what, user.advice))
+}
+
 /// What the loop device at `path` is attached to; `None` for anything else.
 pub fn attached_to(path: &Path) -> Option<PathBuf> {
     loops::attached_to(path)

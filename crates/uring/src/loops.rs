@@ -4,7 +4,8 @@
 //! What is attached is told by `/sys/block/loopN/loop` (`Documentation/ABI/testing/sysfs-block-loop`),
 //! and compared by device and inode, so that neither links nor spellings matter. Where the path told
 //! there does not lead to it (deleted, or nothing in this mount namespace) the device itself is asked. A loop
-//! device that can be neither looked up nor asked is left out: nobody is refused on a guess.
+//! device that can be neither looked up nor asked is left out: nobody is refused on a guess. So is one on a file that a process of ours
+//! shows: looking it up asks that process, which may be the one that looks.
 
 use crate::identity::Identity;
 use crate::ioctl;
@@ -51,8 +52,10 @@ impl Loop {
 /// All loop devices with something attached that can be told.
 pub(crate) fn attached() -> Vec<Loop> {
     let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let ours = shown_folders_in(&table);
     let mut found: Vec<Loop> =
-        entries.filter_map(Result::ok).filter_map(|entry| one_at(&entry.path())).collect();
+        entries.filter_map(Result::ok).filter_map(|entry| one_at(&entry.path(), &ours)).collect();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found
 }
@@ -63,11 +66,23 @@ pub(crate) fn attached_to(device: &Path) -> Option<PathBuf> {
     attached().into_iter().find(|found| found.number() == number).map(|found| found.path)
 }
 
-fn one_at(directory: &Path) -> Option<Loop> {
+/// Folders at which a process of ours shows a disk as a file, by the text of `/proc/self/mounts`.
+fn shown_folders_in(table: &str) -> Vec<PathBuf> {
+    let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields
+        .filter(|fields| fields.first() == Some(&"nearhead") && fields.get(2) == Some(&"fuse.disk"))
+        .filter_map(|fields| Some(crate::users::unescaped(fields.get(1)?).into()))
+        .collect()
+}
+
+fn one_at(directory: &Path, ours: &[PathBuf]) -> Option<Loop> {
     let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
     let told = fs::read(directory.join("loop/backing_file")).ok()?;
     let path = path_in(&told);
+    if ours.iter().any(|folder| path.starts_with(folder)) {
+        return None;
+    }
     let name = directory.file_name()?.to_string_lossy().into_owned();
     let (major, minor) =
         text("dev")?.trim().split_once(':').map(|(a, b)| (a.parse(), b.parse()))?;

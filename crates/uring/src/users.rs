@@ -155,7 +155,7 @@ fn mount_point_in(mounts: &str, number: u64) -> Option<String> {
 }
 
 /// Text in which the kernel wrote space, tab, line end and backslash as three octal digits.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
         .fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))

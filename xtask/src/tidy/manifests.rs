@@ -68,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
+    ("nearhead-handover", &["nearhead-disk", "nearhead-service"]),
     (
         "nearhead-fuse",
         &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs", "nearhead-one-file"],
@@ -155,6 +156,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-sim",
             "nearhead-nbd",
             "nearhead-one-file",
+            "nearhead-handover",
             "nearhead-ext4",
             "nearhead-journal",
             "nearhead-fs",

@@ -58,6 +58,27 @@ const TABLE: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "attach",
+        &[
+            of(
+                "nearhead attach disk.img --as backups --mount /srv/backups",
+                "As /dev/nearhead/backups, with the file system that is on it mounted.",
+            ),
+            of(
+                "nearhead attach --config /etc/nearhead/backups.toml --as backups",
+                "As a volume file says.",
+            ),
+        ],
+    ),
+    (
+        "detach",
+        &[of("nearhead detach backups --unmount", "Unmount what is mounted of it, and stop.")],
+    ),
+    (
+        "upgrade",
+        &[of("nearhead upgrade backups", "Let it go on with the program that is installed now.")],
+    ),
+    (
         "status",
         &[
             of("nearhead status", "All volumes that are served or mounted here."),

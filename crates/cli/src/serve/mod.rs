@@ -13,6 +13,7 @@ mod encryption;
 mod memory;
 pub(crate) mod priority;
 mod served;
+mod shown;
 mod signals;
 pub(crate) mod timed;
 
@@ -20,6 +21,7 @@ pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
 use nearhead_settings::Tuner;
 pub use served::Served;
+pub use shown::Showing;
 use signals::Hangup;
 pub use signals::Signals;
 
@@ -70,6 +72,12 @@ struct Ready<'a> {
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
     let args = args.merged_with_file()?;
+    let showing = args.file.clone().map_or(Showing::Nothing, Showing::Folder);
+    serve(&args, showing)
+}
+
+/// Serves the volume over what `args` name, and as what `showing` says.
+pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let name = args.target()?.to_owned();
     let access = if args.read_only { Access::Read } else { Access::Write };
     let signals = Signals::install()?;
@@ -77,8 +85,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     priority::take(args.nice)?;
     // Without them it is served all the same.
     let _ = nearhead_uring::ask_for_short_slices();
-    memory::refuse_more_than_there_is(&args)?;
-    let mut target = open_target(&args, &name, access)?;
+    showing.prepare();
+    memory::refuse_more_than_there_is(args)?;
+    let mut target = open_target(args, &name, access)?;
     if let Some(device) = &args.read_cache_device {
         target = target.with_read_cache(device, &args.disk)?;
     }
@@ -87,29 +96,31 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     }
     let desk = Rc::new(Desk::default());
     desk.set_disk_notes(target.notes.clone());
-    let (builder, control, links) = listen(&args, &name, &desk)?;
+    let (builder, control, links) = listen(args, &name, &desk, &showing)?;
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
-    let mut volume = open_volume(&args, target, start)?;
+    let mut volume = open_volume(args, target, start, &showing)?;
     volume.watch(Backing::of(&name, &args.disk)?);
     volume.without_space().iter().for_each(|line| note(line));
-    volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
+    volume.take_turns_by(coordination::start(args, volume.volume().superblock())?);
 
-    let limits = limits(&args);
+    let limits = limits(args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
-    let server = finish(builder, &args, limits, &desk, &handle, metrics, signals.hangup())?;
-    encryption::warn_if_open(&args, &server);
-    let uris = encryption::uris(&args, &server);
+    let server = finish(builder, args, limits, &desk, &handle, metrics, signals.hangup())?;
+    encryption::warn_if_open(args, &server);
+    let mut uris = encryption::uris(args, &server);
+    uris.extend(showing.place());
+    let folder = showing.show(&mut volume, &server.shutdown_handle())?;
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(&args, &name, &volume, &uris, control.as_deref())?;
+    announce(args, &name, &volume, &uris, control.as_deref())?;
     ServiceManager::find().ready();
     let report =
         server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
-    drop(links);
+    drop((links, folder));
     volume.tell_disk_events();
-    finished(&args, &name, &volume, &report)
+    finished(args, &name, &mut volume, &report)
 }
 
 fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, String> {
@@ -157,6 +168,7 @@ fn open_volume(
     args: &ServeArgs,
     target: Target,
     start: std::time::Instant,
+    showing: &Showing,
 ) -> Result<Served, String> {
     let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
@@ -185,6 +197,7 @@ fn open_volume(
         let _ = configure(superblock, config);
         settings.borrow().configure_again(config);
     });
+    let volume = showing.kept(volume, ack)?;
     Ok(Served::new(volume, args.read_only, ack, tuner))
 }
 
@@ -212,6 +225,7 @@ fn listen<'a>(
     args: &ServeArgs,
     name: &str,
     desk: &Rc<Desk>,
+    showing: &Showing,
 ) -> Result<(Builder<'a>, Option<PathBuf>, Links), String> {
     for (flag, path) in [("--socket", &args.socket), ("--control", &args.control)] {
         path.iter().try_for_each(|path| check_socket_path(flag, path))?;
@@ -228,10 +242,14 @@ fn listen<'a>(
     if let Some(address) = &args.tcp {
         builder = builder.listen_tcp(address).map_err(failed)?;
     }
-    if args.socket.is_none() && args.tcp.is_none() {
-        if std::env::var_os("LISTEN_FDS").is_none() {
+    if showing.is_something() {
+        builder = builder.served_otherwise();
+    }
+    let is_activated = std::env::var_os("LISTEN_FDS").is_some();
+    if args.socket.is_none() && args.tcp.is_none() && (is_activated || !showing.is_something()) {
+        if !is_activated {
             return Err(format!(
-                "serve {name}: expected --socket PATH, --tcp ADDRESS or a socket from the service \
+                "serve {name}: expected --socket PATH, --tcp ADDRESS, --file FOLDER or a socket from the service \
                  manager (LISTEN_FDS), found none of them"
             ));
         }
@@ -410,8 +428,17 @@ fn outcome(served: &Served, report: &Report, shutdown_max: Nanos) -> Result<Stri
     }
 }
 
-fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
-    match outcome(served, report, limits(args).shutdown_max) {
+fn finished(
+    args: &ServeArgs,
+    name: &str,
+    served: &mut Served,
+    report: &Report,
+) -> Result<(), String> {
+    let outcome = outcome(served, report, limits(args).shutdown_max);
+    if outcome.is_ok() {
+        served.is_done()?;
+    }
+    match outcome {
         Ok(how) if args.json => {
             say_json_line(&Stopped { event: "stopped", target: name, how: &how })
         }

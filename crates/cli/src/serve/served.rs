@@ -1,10 +1,12 @@
 //! The volume as the daemon serves it: what people are told of it, and a stop that says how it goes.
 //!
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
-//! is answered to the one who asked, never to a client.
+//! is answered to the one who asked, never to a client. Where the volume is shown as a file as well, the kernel's
+//! requests come and go here ([`super::shown`]), beside those of the server's clients.
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
+use super::shown::Shown;
 use super::timed::Timed;
 use crate::journal::ToldPasses;
 use crate::report::{Latencies, RequestCounts};
@@ -12,6 +14,7 @@ use crate::service_manager::ServiceManager;
 use crate::units::ByteSize;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
+use nearhead_handover::Kept;
 use nearhead_output::{alarm, blame, inform, note, warn};
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
 use nearhead_settings::{Change, Setting, Tuned, Tuner};
@@ -23,10 +26,15 @@ use std::rc::Rc;
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
 const OWN_REQUEST: RequestId = RequestId(u64::MAX);
 
+/// A volume that is opened again if its disk loses writes.
+pub(super) type Opened = ReopeningVolume<Box<dyn Disk + Send>>;
+
 /// A served volume.
 pub struct Served {
-    volume: Timed<ReopeningVolume<Box<dyn Disk + Send>>>,
+    volume: Timed<Kept<Opened>>,
     read_only: bool,
+    /// The file as which it is shown, if it is.
+    shown: Option<Shown>,
     replies: VecDeque<Reply>,
     own_reply: Option<Reply>,
     stopping_since: Option<Nanos>,
@@ -41,8 +49,8 @@ pub struct Served {
 
 impl Served {
     /// Serves `volume`, which answers writes as `ack` says, and whose settings `tuner` knows.
-    pub fn new(
-        volume: ReopeningVolume<Box<dyn Disk + Send>>,
+    pub(super) fn new(
+        volume: Kept<Opened>,
         read_only: bool,
         ack: Ack,
         tuner: Rc<RefCell<Tuner>>,
@@ -51,6 +59,7 @@ impl Served {
             tuner,
             volume: Timed::new(volume, ack),
             read_only,
+            shown: None,
             replies: VecDeque::new(),
             own_reply: None,
             stopping_since: None,
@@ -63,24 +72,32 @@ impl Served {
         }
     }
 
+    fn opened(&self) -> &Opened {
+        self.volume.inner().service()
+    }
+
+    fn opened_mut(&mut self) -> &mut Opened {
+        self.volume.inner_mut().service_mut()
+    }
+
     /// The volume.
     pub fn volume(&self) -> &Volume<Box<dyn Disk + Send>> {
-        self.volume.inner().volume()
+        self.opened().volume()
     }
 
     /// The volume, for what is no request.
     pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk + Send>> {
-        self.volume.inner_mut().volume_mut()
+        self.opened_mut().volume_mut()
     }
 
     /// Whether the volume is being opened again, and takes requests only.
     pub fn is_reopening(&self) -> bool {
-        self.volume.inner().is_reopening()
+        self.opened().is_reopening()
     }
 
     /// What its disk lost so far.
     pub fn losses(&self) -> &LossReport {
-        self.volume.inner().loss_report()
+        self.opened().loss_report()
     }
 
     /// Latencies so far.
@@ -95,7 +112,7 @@ impl Served {
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
     pub fn run_own(&mut self, operation: Operation, now: Nanos) -> Result<(), String> {
-        if self.is_reopening() {
+        if self.is_reopening() || self.volume.inner().is_catching_up() {
             return Err("the volume is being opened again; try again".to_owned());
         }
         self.volume.submit(Request { id: OWN_REQUEST, operation }, now);
@@ -157,6 +174,17 @@ impl Served {
         self.backing = backing;
     }
 
+    /// From now on the kernel's requests are served, too.
+    pub(super) fn show(&mut self, shown: Shown) {
+        self.shown = Some(shown);
+    }
+
+    /// It ended with everything durable.
+    pub(super) fn is_done(&mut self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("what was kept for a successor: {error}");
+        self.volume.inner_mut().everything_is_durable().map_err(failed)
+    }
+
     /// What an orderly stop cannot promise, if anything.
     pub(super) fn unkept(&self) -> Option<&'static str> {
         self.backing.unkept()
@@ -174,7 +202,7 @@ impl Served {
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
     pub(super) fn tell_disk_events(&mut self) {
-        while let Some(event) = self.volume.inner_mut().poll_disk_event() {
+        while let Some(event) = self.opened_mut().poll_disk_event() {
             warn(&event.to_string());
         }
     }
@@ -182,10 +210,11 @@ impl Served {
     /// Tells people how a stop goes, of passes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
-        while let Some(event) = self.volume.inner_mut().poll_loss_event() {
+        while let Some(event) = self.opened_mut().poll_loss_event() {
             blame(&event.to_string());
         }
-        let passes = self.volume().engine().passes();
+        self.volume.inner_mut().take_told().iter().for_each(|told| note(told));
+        let passes = self.volume.inner().service().volume().engine().passes();
         self.told_passes.tell(passes, now);
         let trouble = self.trouble();
         if trouble != self.trouble_told {
@@ -197,7 +226,7 @@ impl Served {
         }
         if !self.failure_told
             && !self.is_reopening()
-            && let Some(failure) = self.volume.inner().volume().engine().failure()
+            && let Some(failure) = self.volume.inner().service().volume().engine().failure()
         {
             self.failure_told = true;
             alarm(&format!(
@@ -222,9 +251,24 @@ impl Served {
         while let Some(reply) = self.volume.poll_reply() {
             if reply.id == OWN_REQUEST {
                 self.own_reply = Some(reply);
-            } else {
-                self.replies.push_back(reply);
+                continue;
             }
+            match self.shown.as_mut().filter(|shown| shown.is_mine(reply.id)) {
+                Some(shown) => shown.reply(reply),
+                None => self.replies.push_back(reply),
+            }
+        }
+    }
+
+    /// Takes what the kernel asks by now.
+    fn take_from_kernel(&mut self, now: Nanos) {
+        for _ in 0..super::shown::REQUESTS_MAX {
+            let losses = Service::losses(&self.volume);
+            let is_catching_up = self.volume.inner().is_catching_up();
+            let shown = self.shown.as_mut();
+            let request = shown.and_then(|shown| shown.receive(losses, is_catching_up));
+            let Some(request) = request else { return };
+            self.submit(request, now);
         }
     }
 }
@@ -241,6 +285,7 @@ impl Service for Served {
     }
 
     fn drive(&mut self, now: Nanos) {
+        self.take_from_kernel(now);
         self.volume.drive(now);
         self.collect();
     }
@@ -250,7 +295,11 @@ impl Service for Served {
     }
 
     fn wake(&self) -> Wake<'_> {
-        self.volume.wake()
+        let wake = self.volume.wake();
+        match &self.shown {
+            Some(shown) => Wake { fd: Some(shown.wake_fd()), ..wake },
+            None => wake,
+        }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
@@ -272,6 +321,9 @@ impl Service for Served {
             };
             ServiceManager::find().stopping(&how);
             note(&format!("stopping: {how}; a second signal stops at once"));
+        }
+        if let Some(shown) = &mut self.shown {
+            shown.leave();
         }
         self.volume.begin_shutdown(now);
     }

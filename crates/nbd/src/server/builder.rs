@@ -73,6 +73,7 @@ pub struct ServerBuilder<'a, S: ?Sized> {
     limits: Limits,
     tls: Option<(TlsMode, TlsKeys)>,
     whole_blocks: bool,
+    is_served_otherwise: bool,
 }
 
 impl<S: ?Sized> Default for ServerBuilder<'_, S> {
@@ -89,6 +90,7 @@ impl<S: ?Sized> Default for ServerBuilder<'_, S> {
             limits: Limits::default(),
             tls: None,
             whole_blocks: false,
+            is_served_otherwise: false,
         }
     }
 }
@@ -148,6 +150,13 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         self
     }
 
+    /// The service has other clients as well: it is driven also if nobody can connect.
+    #[must_use]
+    pub fn served_otherwise(mut self) -> Self {
+        self.is_served_otherwise = true;
+        self
+    }
+
     /// Sets the bounds.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -197,7 +206,7 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
 
     /// Checks everything and reads the TLS files.
     pub fn build(self) -> Result<Server<'a, S>, ServerError> {
-        if self.listeners.is_empty() {
+        if self.listeners.is_empty() && !self.is_served_otherwise {
             return Err(ServerError::NothingToListenOn);
         }
         let mut limits = self.limits;

@@ -1,0 +1,67 @@
+//! What a supervisor is asked over its socket: `upgrade PATH`, one line, answered with one line of JSON once it is done.
+
+use super::place::Place;
+use super::supervisor::Event;
+use crate::control::Answer;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+
+/// Longest command, in bytes.
+const LINE_BYTES_MAX: u64 = 8 << 10;
+
+/// Answers from now on, one client at a time.
+pub(super) fn listen(place: &Place, events: &Sender<Event>) -> Result<(), String> {
+    let path = place.socket();
+    let failed = |error: std::io::Error| {
+        format!("attach: no socket can be made at {}: {error}", path.display())
+    };
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    let _ = rustix::fs::chmod(&path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    let events = events.clone();
+    let answering = std::thread::Builder::new().name("socket".to_owned());
+    let answering = answering.spawn(move || {
+        for stream in listener.incoming().filter_map(Result::ok) {
+            // Who goes away needs no answer.
+            let _ = answer(stream, &events);
+        }
+    });
+    answering.map(drop).map_err(failed)
+}
+
+fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()> {
+    let mut line = String::new();
+    BufReader::new((&mut stream).take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    let said = match line.trim_end().strip_prefix("upgrade ") {
+        None => Err(format!("expected upgrade PATH, found {line:?}")),
+        Some(path) => {
+            let (sender, receiver) = channel();
+            let sent = events.send(Event::Upgrade(PathBuf::from(path), sender));
+            let ended = || "it is being detached".to_owned();
+            sent.map_err(|_| ended()).and_then(|()| receiver.recv().map_err(|_| ended())?)
+        }
+    };
+    let answer = match said {
+        Ok(told) => Answer::Ok(told),
+        Err(problem) => Answer::Error(problem),
+    };
+    writeln!(stream, "{}", answer.line())
+}
+
+/// Asks the supervisor of `place` to go on with the program at `path`; what it says.
+pub(super) fn ask_for_upgrade(place: &Place, path: &Path) -> Result<String, String> {
+    let failed = |problem: &dyn std::fmt::Display| {
+        format!("upgrade {}: expected its supervisor to answer, found {problem}", place.name)
+    };
+    let mut stream = UnixStream::connect(place.socket()).map_err(|error| failed(&error))?;
+    writeln!(stream, "upgrade {}", path.display()).map_err(|error| failed(&error))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(|error| failed(&error))?;
+    match serde_json::from_str(&line) {
+        Ok(Answer::Ok(told)) => Ok(told),
+        Ok(Answer::Error(problem)) => Err(problem),
+        Err(error) => Err(failed(&error)),
+    }
+}

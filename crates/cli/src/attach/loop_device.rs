@@ -1,0 +1,152 @@
+//! A volume as a file shown by FUSE, and a loop device on it: what every kernel has.
+//!
+//! The connection to the kernel is made here and handed to each worker, so the file outlives them. The loop device reads and writes past the
+//! page cache of the file; its flushes are syncs of the file, its discards and zeroings holes in it. `losetup` makes and ends it.
+
+use super::backend::{Backend, Device, Shape};
+use super::detach::{LOOK_AGAIN, LOOKS};
+use super::place::{Facts, Place};
+use nearhead_one_file::{Connection, Joined, NAME};
+use rustix::mount::UnmountFlags;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The way.
+pub(super) struct LoopDevice;
+
+struct Shown {
+    joined: Joined,
+}
+
+impl Backend for LoopDevice {
+    fn name(&self) -> &'static str {
+        "loop"
+    }
+
+    fn missing(&self) -> Option<String> {
+        let is_root = rustix::process::geteuid().is_root();
+        let is_there = |path: &str| Path::new(path).exists();
+        if !is_root {
+            return Some("expected root, found another user".to_owned());
+        }
+        let missing = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !is_there(path));
+        missing.map(|path| {
+            format!("expected {path}, found none; load the module (modprobe fuse loop), or give the container that device")
+        })
+    }
+
+    fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
+        // Of a process before this one that ended with everybody who used it.
+        let _ = std::fs::remove_file(place.kept());
+        let joined = Connection::mount(&place.shown())?;
+        Ok(Box::new(Shown { joined }))
+    }
+
+    fn is_there(&self, place: &Place, facts: &Facts) -> bool {
+        is_on(&facts.device, place)
+    }
+
+    fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String> {
+        if is_on(&facts.device, place) {
+            let device = facts.device.display().to_string();
+            losetup(&["--detach", &device])?;
+            // Somebody who only looks at it keeps it for a moment; it goes when the last one closes it.
+            let has_gone = (0..LOOKS).any(|_| {
+                !is_on(&facts.device, place) || {
+                    std::thread::sleep(LOOK_AGAIN);
+                    false
+                }
+            });
+            if !has_gone {
+                return Err(format!(
+                    "losetup --detach {device}: expected that it goes, found that somebody opened it; it goes when he closes it"
+                ));
+            }
+        }
+        let folder = place.shown();
+        match nearhead_one_file::unmount(&folder) {
+            Ok(()) => Ok(()),
+            // It is not mounted any more.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+            Err(error) => Err(format!("umount {}: {error}", folder.display())),
+        }
+    }
+
+    fn give_up(&self, place: &Place, device: Option<&Path>) -> Result<(), String> {
+        let folder = place.shown();
+        // With "force" the kernel ends the connection, whatever waits gets an error, and nobody waits for the rest of this.
+        let _ = rustix::mount::unmount(&folder, UnmountFlags::FORCE);
+        if let Some(device) = device.filter(|device| is_on(device, place)) {
+            // If somebody has it open it goes when he lets go of it.
+            let _ = losetup(&["--detach", &device.display().to_string()]);
+        }
+        match rustix::mount::unmount(&folder, UnmountFlags::DETACH) {
+            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+            Err(errno) => Err(format!("umount {}: {errno}", folder.display())),
+        }
+    }
+}
+
+impl Device for Shown {
+    fn for_worker(&self) -> Result<OwnedFd, String> {
+        let failed = |error: std::io::Error| format!("attach: out of descriptors: {error}");
+        self.joined.connection.descriptor().map_err(failed)
+    }
+
+    fn outlives_a_kill(&self) -> bool {
+        self.joined.can_resend
+    }
+
+    fn make(&self, place: &Place, shape: Shape) -> Result<PathBuf, String> {
+        let file = place.shown().join(NAME).display().to_string();
+        let block = shape.block_bytes.to_string();
+        let mut args = vec!["--find", "--show", "--direct-io=on", "--sector-size", &block];
+        if shape.read_only {
+            args.push("--read-only");
+        }
+        args.push(&file);
+        let device = PathBuf::from(losetup(&args)?);
+        if sysfs(&device, "loop/dio").as_deref() != Some("1") {
+            let name = device.display().to_string();
+            let _ = losetup(&["--detach", &name]);
+            return Err(format!(
+                "attach: expected a loop device that reads and writes past the page cache, found that {name} does not"
+            ));
+        }
+        Ok(device)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.joined.connection.has_ended()
+    }
+}
+
+fn losetup(args: &[&str]) -> Result<String, String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("losetup")
+        .args(args)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| {
+        format!("attach: expected the program losetup (package mount), found none: {error}")
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(format!("losetup {}: {}", args.join(" "), words.trim()))
+}
+
+/// Whether the loop device is on the file of `place`.
+fn is_on(device: &Path, place: &Place) -> bool {
+    let file = place.shown().join(NAME);
+    sysfs(device, "loop/backing_file").is_some_and(|found| Path::new(&found) == file)
+}
+
+fn sysfs(device: &Path, what: &str) -> Option<String> {
+    let name = device.file_name()?;
+    let text = std::fs::read_to_string(Path::new("/sys/block").join(name).join(what)).ok()?;
+    Some(text.trim().to_owned())
+}

@@ -1,0 +1,152 @@
+//! A served volume as a file as well: `serve --file FOLDER`, and the process that works for `nearhead attach`.
+//!
+//! With a folder of its own the daemon mounts it once the volume is open, and ends when somebody unmounts it; whoever uses the file when
+//! it ends otherwise gets errors. A connection that was handed over is somebody else's: another process goes on with it, so nothing is
+//! unmounted here, what was not answered is left to that one, and what was answered and not flushed is kept in a file for it.
+
+use super::served::{Opened, Served};
+use nearhead_engine::Ack;
+use nearhead_handover::Kept;
+use nearhead_nbd::ShutdownHandle;
+use nearhead_one_file::{Connection, LastingFile, NAME};
+use nearhead_output::note;
+use nearhead_service::{Reply, Request, RequestId, Service};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+/// Requests taken from the kernel before the volume is driven.
+pub(super) const REQUESTS_MAX: usize = 256;
+
+/// As what the volume is shown besides the sockets.
+#[derive(Debug)]
+pub enum Showing {
+    /// As nothing.
+    Nothing,
+    /// As the one file in this folder.
+    Folder(PathBuf),
+    /// As the file behind a connection that outlives this process.
+    HandedOver {
+        /// The connection.
+        connection: Connection,
+        /// What is answered and not flushed is in this file.
+        kept: PathBuf,
+        /// Where people find it.
+        place: String,
+    },
+}
+
+/// A folder that is unmounted with this.
+pub(super) struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if nearhead_one_file::unmount(&self.0).is_err() {
+            // In use, or unmounted already. Who uses it gets errors once this process has ended; the folder is free.
+            let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+impl Showing {
+    /// Whether it has clients besides those of sockets.
+    pub(super) fn is_something(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// Where people find it.
+    pub(super) fn place(&self) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Folder(folder) => Some(folder.join(NAME).display().to_string()),
+            Self::HandedOver { place, .. } => Some(place.clone()),
+        }
+    }
+
+    /// Before any thread is started: memory that this process needs must not be waited for with what only it can write out.
+    pub(super) fn prepare(&self) {
+        if self.is_something() {
+            // It takes a privilege; without it, it is served all the same.
+            let _ = rustix::process::configure_io_flusher_behavior(true);
+        }
+    }
+
+    /// The volume, and what it answers outlives this process if somebody comes after it.
+    pub(super) fn kept(&self, volume: Opened, ack: Ack) -> Result<Kept<Opened>, String> {
+        match self {
+            Self::HandedOver { kept, .. } if ack != Ack::Durable && !volume.info().read_only => {
+                Kept::in_file(volume, kept).map_err(|error| format!("{}: {error}", kept.display()))
+            }
+            // Whatever is answered is durable.
+            _ => Ok(Kept::nothing(volume)),
+        }
+    }
+
+    /// Serves the file from now on; `stop` is asked for when it is unmounted.
+    pub(super) fn show(
+        self,
+        served: &mut Served,
+        stop: &ShutdownHandle,
+    ) -> Result<Option<Folder>, String> {
+        let (connection, folder) = match self {
+            Self::Nothing => return Ok(None),
+            Self::Folder(folder) => (Connection::mount(&folder)?.connection, Some(Folder(folder))),
+            Self::HandedOver { connection, .. } => {
+                // What a process before this one had not answered. A kernel that cannot do it never hands over after a kill.
+                let _ = connection.resend();
+                (connection, None)
+            }
+        };
+        let (info, losses) = (served.info(), Service::losses(served));
+        let file = LastingFile::new(connection, &info, served.wake().fd, losses);
+        let file = file.map_err(|error| format!("a file of the volume: {error}"))?;
+        served.show(Shown { file, stop: stop.clone(), is_over: false, has_told: false });
+        Ok(folder)
+    }
+}
+
+/// The file.
+pub(super) struct Shown {
+    file: LastingFile,
+    stop: ShutdownHandle,
+    is_over: bool,
+    has_told: bool,
+}
+
+impl Shown {
+    /// Readable when the volume is to be driven.
+    pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.file.wake_fd()
+    }
+
+    /// Whether a reply is for the kernel.
+    pub(super) fn is_mine(&self, id: RequestId) -> bool {
+        self.file.is_mine(id)
+    }
+
+    /// The next request of the kernel. Once there can be none the daemon is asked to stop, but not before it has caught up with what a
+    /// process before it had answered.
+    pub(super) fn receive(&mut self, losses: u64, is_catching_up: bool) -> Option<Request> {
+        let received = self.file.receive(losses);
+        if let Err(error) = &received {
+            self.file.leave();
+            note(&format!("the connection to the kernel failed: {error}; stopping"));
+        }
+        self.is_over |= received.is_err() || self.file.has_ended();
+        if self.is_over && !is_catching_up && !std::mem::replace(&mut self.has_told, true) {
+            self.stop.request();
+        }
+        received.unwrap_or_default()
+    }
+
+    /// Answers the kernel.
+    pub(super) fn reply(&mut self, reply: Reply) {
+        if let Err(error) = self.file.reply(reply) {
+            note(&format!("an answer did not reach the kernel: {error}"));
+        }
+    }
+
+    /// Nothing more is taken from the kernel.
+    pub(super) fn leave(&mut self) {
+        self.file.leave();
+    }
+}

@@ -1,0 +1,276 @@
+//! Lives of a process that is killed at any moment, over a disk that keeps of what was not flushed what it likes: whatever was answered is
+//! read afterwards. The service is a model of blocks in memory.
+
+use crate::{FLUSH_BYTES, KEPT_BYTES_MAX, Kept};
+use nearhead_basics::SplitMix;
+use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_service::{
+    ErrorKind, Extent, Operation, Reply, Request, RequestError, RequestId, Service, ServiceInfo,
+    Wake,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+const BLOCK: usize = 512;
+const BLOCKS: u64 = 16;
+
+/// A disk that answers at the next drive, and loses what was not flushed as it likes.
+#[derive(Default)]
+struct Volatile {
+    durable: BTreeMap<u64, u8>,
+    cache: BTreeMap<u64, u8>,
+    due: VecDeque<Request>,
+    replies: VecDeque<Reply>,
+    flushes: u64,
+    is_failing: bool,
+    is_stopping: bool,
+}
+
+impl Volatile {
+    fn carry_out(&mut self, operation: Operation) -> Vec<Payload> {
+        match operation {
+            Operation::Write { offset, data: Payload::Bytes(data), fua } => {
+                for (number, bytes) in data.chunks(BLOCK).enumerate() {
+                    let block = offset / BLOCK as u64 + number as u64;
+                    self.cache.insert(block, bytes[0]);
+                    if fua {
+                        self.durable.insert(block, bytes[0]);
+                        self.cache.remove(&block);
+                    }
+                }
+            }
+            Operation::WriteZeroes { offset, len, .. } => {
+                let first = offset / BLOCK as u64;
+                self.cache.extend((first..first + len / BLOCK as u64).map(|block| (block, 0)));
+            }
+            Operation::Flush => {
+                self.flushes += 1;
+                self.durable.append(&mut self.cache);
+            }
+            Operation::Read { offset, .. } => {
+                let block = offset / BLOCK as u64;
+                let value = self.cache.get(&block).or(self.durable.get(&block)).unwrap_or(&0);
+                return vec![bytes(*value, 1)];
+            }
+            other => panic!("{other:?}"),
+        }
+        Vec::new()
+    }
+
+    /// What a successor finds.
+    fn killed(mut self, random: &mut SplitMix) -> Self {
+        for (block, value) in self.cache {
+            if random.next_u64() & 1 == 0 {
+                self.durable.insert(block, value);
+            }
+        }
+        Self { durable: self.durable, ..Self::default() }
+    }
+}
+
+fn bytes(value: u8, blocks: usize) -> Payload {
+    Payload::Bytes(BufferMut::copy_of(&vec![value; blocks * BLOCK]).freeze())
+}
+
+impl Service for Volatile {
+    fn info(&self) -> ServiceInfo {
+        ServiceInfo {
+            description: "volatile".to_owned(),
+            size_bytes: BLOCKS * BLOCK as u64,
+            block_bytes_min: 512,
+            block_bytes_preferred: 512,
+            request_bytes_max: 1 << 20,
+            read_only: false,
+            rotational: false,
+            fast_zero: true,
+        }
+    }
+
+    fn submit(&mut self, request: Request, _: Nanos) {
+        self.due.push_back(request);
+    }
+
+    fn drive(&mut self, _: Nanos) {
+        while let Some(Request { id, operation }) = self.due.pop_front() {
+            let is_refused = self.is_failing && !matches!(operation, Operation::Read { .. });
+            let kind = if self.is_stopping { ErrorKind::ShuttingDown } else { ErrorKind::Io };
+            let result = if is_refused || self.is_stopping {
+                Err(RequestError::new(kind, "refused"))
+            } else {
+                Ok(self.carry_out(operation))
+            };
+            self.replies.push_back(Reply { id, result });
+        }
+    }
+
+    fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    fn wake(&self) -> Wake<'_> {
+        Wake { at: None, is_precise: false, fd: None }
+    }
+
+    fn block_status(&self, _: u64, len: u64, _: usize) -> Vec<Extent> {
+        vec![Extent::data(len)]
+    }
+
+    fn losses(&self) -> u64 {
+        0
+    }
+
+    fn begin_shutdown(&mut self, _: Nanos) {
+        self.is_stopping = true;
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.is_stopping && self.due.is_empty()
+    }
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nearhead-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn kept(&self, service: Volatile) -> Kept<Volatile> {
+        Kept::in_file(service, &self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Asks for one thing and drives until the answer.
+fn ask(kept: &mut Kept<Volatile>, id: u64, operation: Operation) -> Option<Reply> {
+    kept.submit(Request { id: RequestId(id), operation }, Nanos::ZERO);
+    kept.drive(Nanos::ZERO);
+    kept.poll_reply()
+}
+
+fn write(block: u64, value: u8, fua: bool) -> Operation {
+    Operation::Write { offset: block * BLOCK as u64, data: bytes(value, 1), fua }
+}
+
+fn read(kept: &mut Kept<Volatile>, block: u64) -> u8 {
+    let read = Operation::Read { offset: block * BLOCK as u64, len: BLOCK as u32 };
+    let reply = ask(kept, 0, read).unwrap();
+    let Payload::Bytes(bytes) = &reply.result.unwrap()[0] else { panic!("bytes") };
+    bytes[0]
+}
+
+#[test]
+fn whatever_was_answered_is_read_after_any_number_of_kills() {
+    for seed in 0..200 {
+        let scratch = Scratch::new("kept-lives");
+        let mut random = SplitMix::new(seed);
+        let (mut disk, mut expected) = (Volatile::default(), BTreeMap::new());
+        for life in 0..6 {
+            let mut kept = scratch.kept(disk);
+            for id in 1..=random.next_u64() % 40 {
+                let (block, value) = (random.next_u64() % BLOCKS, random.next_u64() as u8);
+                let operation = match random.next_u64() % 8 {
+                    0 => Operation::Flush,
+                    1 => write(block, value, true),
+                    2 => Operation::WriteZeroes {
+                        offset: block * BLOCK as u64,
+                        len: BLOCK as u64,
+                        fua: false,
+                        fast_only: false,
+                    },
+                    _ => write(block, value, false),
+                };
+                let value = match &operation {
+                    Operation::Flush => None,
+                    Operation::WriteZeroes { .. } => Some(0),
+                    _ => Some(value),
+                };
+                // The answer of the last one may be what the kill took.
+                assert!(ask(&mut kept, id, operation).unwrap().result.is_ok());
+                expected.extend(value.map(|value| (block, value)));
+            }
+            for (block, value) in &expected {
+                assert_eq!(read(&mut kept, *block), *value, "seed {seed}, life {life}: {block}");
+            }
+            disk = std::mem::take(&mut kept.service).killed(&mut random);
+        }
+    }
+}
+
+#[test]
+fn requests_wait_until_what_an_earlier_process_answered_is_carried_out() {
+    let scratch = Scratch::new("kept-wait");
+    let mut first = scratch.kept(Volatile::default());
+    assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    drop(first);
+    let mut second = scratch.kept(Volatile::default());
+    assert!(second.is_catching_up());
+    assert_eq!(second.wake_at(), Some(Nanos::ZERO), "nobody else would begin with it");
+    assert_eq!(read(&mut second, 3), 7);
+    assert!(!second.is_catching_up());
+    assert!(second.take_told().unwrap().contains("writes: 1"));
+    assert_eq!(second.service().durable.get(&3), Some(&7), "it is durable before it is forgotten");
+    assert_eq!(second.losses(), 0);
+}
+
+#[test]
+fn what_cannot_be_carried_out_again_is_a_loss() {
+    let scratch = Scratch::new("kept-loss");
+    let mut first = scratch.kept(Volatile::default());
+    assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    let mut second = scratch.kept(Volatile { is_failing: true, ..Volatile::default() });
+    second.drive(Nanos::ZERO);
+    assert!(second.losses() > 0 && !second.is_catching_up());
+    std::fs::write(&scratch.0, [9; 100]).unwrap();
+    assert_eq!(scratch.kept(Volatile::default()).losses(), 1, "a file of anything else");
+}
+
+#[test]
+fn a_stop_before_all_is_carried_out_leaves_it_to_the_next_process() {
+    let scratch = Scratch::new("kept-stop");
+    let mut first = scratch.kept(Volatile::default());
+    assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    let mut second = scratch.kept(Volatile::default());
+    second.submit(Request { id: RequestId(5), operation: Operation::Flush }, Nanos::ZERO);
+    second.begin_shutdown(Nanos::ZERO);
+    second.drive(Nanos::ZERO);
+    let refused = second.poll_reply().unwrap();
+    assert_eq!(refused.result.unwrap_err().kind, ErrorKind::ShuttingDown);
+    second.everything_is_durable().unwrap();
+    let mut third = scratch.kept(Volatile::default());
+    assert_eq!(read(&mut third, 3), 7);
+}
+
+#[test]
+fn an_orderly_end_leaves_nothing_behind() {
+    let scratch = Scratch::new("kept-orderly");
+    let mut first = scratch.kept(Volatile::default());
+    assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    first.begin_shutdown(Nanos::ZERO);
+    first.everything_is_durable().unwrap();
+    assert!(!scratch.kept(Volatile::default()).is_catching_up());
+}
+
+#[test]
+fn the_file_is_bounded_and_who_never_flushes_goes_on() {
+    let scratch = Scratch::new("kept-bound");
+    let mut kept = scratch.kept(Volatile::default());
+    let data = bytes(1, 2048);
+    let mut len_max = 0;
+    for id in 1..=((2 * KEPT_BYTES_MAX) >> 20) {
+        let write = Operation::Write { offset: 0, data: data.clone(), fua: false };
+        assert!(ask(&mut kept, id, write).unwrap().result.is_ok());
+        len_max = len_max.max(std::fs::metadata(&scratch.0).unwrap().len());
+    }
+    assert!(len_max < FLUSH_BYTES + (4 << 20), "{len_max}");
+    assert!(kept.service().flushes >= 4);
+    kept.service.is_failing = true;
+    assert!(ask(&mut kept, 0, Operation::Flush).unwrap().result.is_err(), "and it does not spin");
+}
