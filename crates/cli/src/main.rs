@@ -24,6 +24,7 @@ mod hint;
 mod journal;
 mod metrics;
 mod offline;
+mod over_http;
 mod presets;
 mod repair;
 mod replay;

@@ -10,6 +10,7 @@ mod known;
 mod latency;
 mod log_map;
 mod map;
+mod rates;
 mod serving;
 
 pub use cache::ReadCacheReport;
@@ -23,6 +24,7 @@ pub use latency::{Latencies, Latency, RequestCounts};
 pub use log_map::LogCell;
 pub use log_map::LogMap;
 pub use map::PagedMapReport;
+pub use rates::{Rates, Spread, bytes};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;

@@ -164,6 +164,9 @@ pub struct ServeArgs {
     /// Serve metrics over HTTP at this address, for example 127.0.0.1:9420
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<String>,
+    /// Serve a page for browsers at this address, for example 127.0.0.1:9421: what the volume does, live, and read-only
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<String>,
     /// Most clients at once, at least one [default: 4096]
     #[arg(long, value_name = "NUMBER", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub connections_max: Option<usize>,
@@ -258,7 +261,7 @@ impl ServeArgs {
             snapshot_period,
             stage_size
         );
-        complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, connections_max);
+        complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, http, connections_max);
         complete!(nice, shutdown_max, preset, size);
         merged.read_only |= file.read_only;
         merged.tls_optional |= file.tls_optional;

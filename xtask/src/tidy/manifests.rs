@@ -119,6 +119,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearhead-output", &[]),
+    ("nearhead-web", &[]),
     (
         "nearhead-measure",
         &[
@@ -166,6 +167,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-figures",
             "nearhead-settings",
             "nearhead-wal",
+            "nearhead-web",
         ],
     ),
     ("nearhead-protocol-model", &[]),

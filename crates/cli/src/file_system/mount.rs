@@ -8,8 +8,8 @@ use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
 use super::report::report;
 use crate::journal::ToldPasses;
-use crate::metrics;
 use crate::offline::{self, Offline};
+use crate::over_http::OverHttp;
 use crate::report::preset_name;
 use crate::serve::priority;
 use crate::serve::timed::Timed;
@@ -51,6 +51,9 @@ pub struct MountArgs {
     /// Metrics for Prometheus over HTTP at this address
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<String>,
+    /// A page for browsers at this address, for example 127.0.0.1:9421
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<String>,
     /// Say in JSON when it can be used
     #[arg(long)]
     pub json: bool,
@@ -87,7 +90,7 @@ struct Wanted {
 /// What is looked at between requests.
 struct Watch {
     facts: Facts,
-    metrics: Option<metrics::Endpoint>,
+    over_http: OverHttp,
     /// What was told of a failure, and of passes.
     failure: Option<String>,
     told_passes: ToldPasses,
@@ -116,9 +119,7 @@ impl Watch {
             let status = volume.status();
             format!("{}: logs {} % full", status.phase.name(), status.log_fill_pct)
         });
-        if let Some(metrics) = &mut self.metrics {
-            metrics.refresh(now, || metrics::render(&report(&self.facts, mounted, now)));
-        }
+        self.over_http.refresh(now, || report(&self.facts, mounted, now));
     }
 }
 
@@ -131,7 +132,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
-    let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
+    let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
     let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, &wanted)?;
     let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
@@ -171,7 +172,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     };
     let manager = ServiceManager::find();
     let told_passes = ToldPasses::default();
-    let mut watch = Watch { facts, metrics, failure: None, told_passes, manager };
+    let mut watch = Watch { facts, over_http, failure: None, told_passes, manager };
     let served = nearhead_fuse::serve(
         mounted,
         start,

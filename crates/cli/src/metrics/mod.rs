@@ -4,11 +4,8 @@
 //! volume's own 0), and `disk`, its path. Units are seconds, bytes and shares of 1.
 
 mod devices;
-mod endpoint;
 mod exposition;
 mod served;
-
-pub use endpoint::Endpoint;
 
 use crate::report::StatusReport;
 use exposition::{Exposition, Kind};

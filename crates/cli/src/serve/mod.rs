@@ -29,7 +29,7 @@ use crate::control::{
     Answer, Ended, Links, check_socket_path, places, prepare_for, remove_old, why_not_there,
 };
 use crate::create::{self, CreateArgs};
-use crate::metrics;
+use crate::over_http::OverHttp;
 use crate::report::preset_name;
 use crate::service_manager::ServiceManager;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
@@ -97,7 +97,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let desk = Rc::new(Desk::default());
     desk.set_disk_notes(target.notes.clone());
     let (builder, control, links) = listen(args, &name, &desk, &showing)?;
-    let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
+    let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
     let start = target.start;
     let mut volume = open_volume(args, target, start, &showing)?;
     volume.watch(Backing::of(&name, &args.disk)?);
@@ -106,7 +106,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
 
     let limits = limits(args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
-    let server = finish(builder, args, limits, &desk, &handle, metrics, signals.hangup())?;
+    let server = finish(builder, args, limits, &desk, &handle, over_http, signals.hangup())?;
     encryption::warn_if_open(args, &server);
     let mut uris = encryption::uris(args, &server);
     uris.extend(showing.place());
@@ -315,7 +315,7 @@ fn finish<'a>(
     limits: Limits,
     desk: &Rc<Desk>,
     handle: &Rc<OnceCell<ShutdownHandle>>,
-    mut metrics: Option<metrics::Endpoint>,
+    mut over_http: OverHttp,
     hangup: Hangup,
 ) -> Result<Server<'a, Served>, String> {
     for export in &args.export {
@@ -348,9 +348,7 @@ fn finish<'a>(
             {
                 handle.request();
             }
-            if let Some(metrics) = &mut metrics {
-                metrics.refresh(context.now, || desk.metrics(context));
-            }
+            over_http.refresh(context.now, || desk.report(context));
         })
         .build()
         .map_err(|error| format!("serve: {error}"))

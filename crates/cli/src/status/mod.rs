@@ -4,7 +4,6 @@
 //! that could not be found out.
 
 mod list;
-mod rates;
 mod screen;
 mod watch;
 

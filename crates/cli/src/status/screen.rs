@@ -4,8 +4,8 @@
 //! there comes back at the end, and the last frame stays below it.
 
 use super::lasting;
-use super::rates::{Rates, Spread, bytes};
 use crate::report::LogMap;
+use crate::report::{Rates, Spread, bytes};
 use crate::units::ByteSize;
 use nearhead_output::{plain, tell};
 use std::fmt::Write as _;

@@ -4,9 +4,9 @@
 //! it come back.
 
 use super::StatusArgs;
-use super::rates::Rates;
 use super::screen::{Screen, frame};
 use crate::control::{Client, sockets};
+use crate::report::Rates;
 use crate::report::StatusReport;
 use nearhead_output::{note, plain, say, say_json_line};
 use serde::Serialize;

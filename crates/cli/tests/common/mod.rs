@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod blocks;
+pub mod browser;
 pub mod mounts;
 pub mod nbd;
 

@@ -2,7 +2,7 @@
 //!
 //! By the daemon's clock, so that a report that came late is no lower rate.
 
-use crate::report::{Distribution, LogMap, PassReport, StatusReport};
+use super::{Distribution, LogMap, PassReport, StatusReport};
 use crate::units::ByteSize;
 use nearhead_engine::Stats;
 use nearhead_output::plain;
@@ -10,48 +10,48 @@ use serde::Serialize;
 
 /// Between two reports.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Rates {
-    pub(super) target: String,
-    pub(super) preset: String,
-    pub(super) size_bytes: u64,
-    pub(super) health: String,
-    pub(super) reasons: Vec<String>,
-    pub(super) phase: String,
-    pub(super) uptime_s: f64,
+pub struct Rates {
+    pub target: String,
+    pub preset: String,
+    pub size_bytes: u64,
+    pub health: String,
+    pub reasons: Vec<String>,
+    pub phase: String,
+    pub uptime_s: f64,
     /// What the rates are over.
-    pub(super) interval_s: f64,
-    pub(super) reads_per_s: f64,
-    pub(super) read_bytes_per_s: f64,
-    pub(super) writes_per_s: f64,
-    pub(super) written_bytes_per_s: f64,
-    pub(super) flushes_per_s: f64,
-    pub(super) trims_per_s: f64,
+    pub interval_s: f64,
+    pub reads_per_s: f64,
+    pub read_bytes_per_s: f64,
+    pub writes_per_s: f64,
+    pub written_bytes_per_s: f64,
+    pub flushes_per_s: f64,
+    pub trims_per_s: f64,
     /// Of durable writes and flushes.
-    pub(super) durable: Spread,
+    pub durable: Spread,
     /// Of writes answered early.
-    pub(super) write: Spread,
-    pub(super) read: Spread,
-    pub(super) logged_bytes_per_s: f64,
-    pub(super) in_place_bytes_per_s: f64,
+    pub write: Spread,
+    pub read: Spread,
+    pub logged_bytes_per_s: f64,
+    pub in_place_bytes_per_s: f64,
     /// What cleaning took home.
-    pub(super) home_bytes_per_s: f64,
-    pub(super) staged_bytes: u64,
-    pub(super) log_fill_pct: u32,
-    pub(super) log_map: LogMap,
-    pub(super) pass: Option<PassReport>,
-    pub(super) last_pass: Option<PassReport>,
-    pub(super) connections_open: u64,
-    pub(super) errors_per_s: f64,
-    pub(super) disk_errors: u64,
+    pub home_bytes_per_s: f64,
+    pub staged_bytes: u64,
+    pub log_fill_pct: u32,
+    pub log_map: LogMap,
+    pub pass: Option<PassReport>,
+    pub last_pass: Option<PassReport>,
+    pub connections_open: u64,
+    pub errors_per_s: f64,
+    pub disk_errors: u64,
 }
 
 /// Latencies within the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Spread {
-    pub(super) per_s: f64,
+pub struct Spread {
+    pub per_s: f64,
     /// None if there was none.
-    pub(super) p50_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
 }
 
 impl Spread {
@@ -65,7 +65,7 @@ impl Spread {
 impl Rates {
     /// From `before` to `after`; since the daemon was started, if there is nothing before or it was another daemon. None of a volume that
     /// nobody serves.
-    pub(super) fn between(before: Option<&StatusReport>, after: &StatusReport) -> Option<Self> {
+    pub fn between(before: Option<&StatusReport>, after: &StatusReport) -> Option<Self> {
         let served = after.served.as_ref()?;
         let earlier = before
             .and_then(|report| report.served.as_ref())
@@ -119,13 +119,13 @@ impl Rates {
     }
 
     /// What cleaning does and why.
-    pub(super) fn cleaning(&self) -> String {
+    pub fn cleaning(&self) -> String {
         let pass = self.pass.as_ref().or(self.last_pass.as_ref());
         pass.map_or_else(|| "nothing went home yet".to_owned(), PassReport::in_words)
     }
 
     /// On one line, for who reads what a terminal does not show.
-    pub(super) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let latency = |spread: &Spread| match (spread.p50_ms, spread.p99_ms) {
             (Some(p50), Some(p99)) => format!("{p50:.2}/{p99:.2} ms"),
             _ => "-".to_owned(),
@@ -149,6 +149,6 @@ impl Rates {
 }
 
 /// Bytes of a rate.
-pub(super) fn bytes(rate: f64) -> ByteSize {
+pub fn bytes(rate: f64) -> ByteSize {
     ByteSize(rate.round() as u64)
 }
