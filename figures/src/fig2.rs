@@ -365,7 +365,8 @@ fn losses(runs: &ContentionRuns, span: Span) -> Option<Data> {
     Some(data)
 }
 
-fn drawings(runs: &ContentionRuns) -> Result<Vec<Drawing>, FigureError> {
+/// Charts of both clients, by method and rate.
+pub(crate) fn drawings(runs: &ContentionRuns) -> Result<Vec<Drawing>, FigureError> {
     let groups = || runs.rates.iter().map(|rate| format!("{rate} writes/s")).collect();
     let series = |value: &dyn Fn(&Point) -> f64| -> Vec<(String, Vec<f64>)> {
         let of = |points: &[Point]| points.iter().map(value).collect();

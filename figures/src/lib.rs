@@ -14,6 +14,7 @@
 
 mod ablation;
 pub mod chart;
+mod charted;
 mod contention;
 mod double_writer;
 mod error;

@@ -178,7 +178,7 @@ fn report(lab: &mut Lab<'_>, setting: Setting, name: &'static str) -> Result<Rep
         findings: findings(&runs, &stand_ins),
         rows: rows(&runs, &stand_ins, setting)?,
         data: fig2::tables(&runs, span),
-        drawings: Vec::new(),
+        drawings: fig2::drawings(&runs)?,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Manylogs' figures 4 and 5 over the real file system: a sequential reader beside Filebench's mixes, and beside the commit logs of
 //! key-value stores.
 
+use crate::charted::Charted;
 use crate::contention::{Point, Span};
 use crate::error::FigureError;
 use crate::fig2::{ContentionRuns, NEARHEAD, OURS, PUBLISHED};
@@ -11,7 +12,7 @@ use crate::files::{
 use crate::lab::Lab;
 use crate::mlfs;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row};
+use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CHEETAH, System};
 use nearhead_disk::Nanos;
 use nearhead_engine::Config;
@@ -54,6 +55,17 @@ impl Beside {
             Self::Stores { count, flush_every } => {
                 let ms = flush_every.as_secs_f64() * 1e3;
                 format!("{count} stores, flush every {ms:.0} ms")
+            }
+        }
+    }
+
+    /// How many there are, and how often a store flushes.
+    fn numbers(self) -> [String; 2] {
+        match self {
+            Self::Nothing => ["0", ""].map(str::to_owned),
+            Self::Mix(_, count) => [count.to_string(), String::new()],
+            Self::Stores { count, flush_every } => {
+                [count.to_string(), (flush_every.0 / 1_000_000).to_string()]
             }
         }
     }
@@ -249,6 +261,7 @@ fn report(lab: &mut Lab<'_>, setting: Setting) -> Result<Report, FigureError> {
     } else {
         "Generators with the numbers of the personalities: files, mean sizes, appends, threads (figures/src/files/filebench.rs)"
     };
+    let data = data(&runs, &loads);
     Ok(Report {
         name: setting.name,
         title: setting.title.to_owned(),
@@ -264,8 +277,8 @@ fn report(lab: &mut Lab<'_>, setting: Setting) -> Result<Report, FigureError> {
         differs: differs(setting),
         findings: findings(&runs, &loads, setting),
         rows: rows(&runs, &loads, setting),
-        data: vec![data(&runs, &loads)],
-        drawings: Vec::new(),
+        drawings: drawings(&data, setting)?,
+        data: vec![data],
     })
 }
 
@@ -356,10 +369,42 @@ fn differs(setting: Setting) -> Vec<String> {
     words.iter().map(|text| (*text).to_owned()).collect()
 }
 
+/// Bandwidth and latency of each method; of the stores for each time between flushes.
+fn drawings(data: &Data, setting: Setting) -> Result<Vec<Drawing>, FigureError> {
+    let is_stores = setting.name == FIG5.name;
+    let (what, flushes): (_, &[&str]) =
+        if is_stores { ("stores", &["33", "1"]) } else { ("instances", &[""]) };
+    let mut drawings = Vec::new();
+    for ms in flushes {
+        let (name, title) = match *ms {
+            "" => (String::new(), String::new()),
+            _ => (format!("-{ms}ms"), format!(", flushed every {ms} ms")),
+        };
+        let bandwidth = Charted {
+            name: &format!("bandwidth{name}"),
+            title: &format!("Bandwidth of the reader{title}"),
+            series: "method",
+            over: ("count", what),
+            value: ("bandwidth_pct", "% of alone"),
+            only: &[("flush_every_ms", ms)],
+        };
+        let latency = Charted {
+            name: &format!("latency{name}"),
+            title: &format!("Mean latency of {}{title}", setting.latency_of),
+            value: ("latency_ms_mean", "ms"),
+            ..bandwidth
+        };
+        drawings.extend([bandwidth.bars(data)?, latency.bars(data)?]);
+    }
+    Ok(drawings)
+}
+
 fn data(runs: &ContentionRuns, loads: &[Beside]) -> Data {
     let columns = [
         "method",
         "beside",
+        "count",
+        "flush_every_ms",
         "bandwidth_mb_per_s",
         "bandwidth_pct",
         "latency_ms_mean",
@@ -369,9 +414,12 @@ fn data(runs: &ContentionRuns, loads: &[Beside]) -> Data {
     let mut data = Data::new("points", &columns);
     for (name, points) in &runs.methods {
         for (beside, point) in loads.iter().zip(points) {
+            let [count, flush_every_ms] = beside.numbers();
             data.push([
                 (*name).to_owned(),
                 beside.name(),
+                count,
+                flush_every_ms,
                 format!("{:.3}", point.bytes_per_s / 1e6),
                 format!("{:.2}", runs.bandwidth_pct(point)),
                 format!("{:.3}", point.sync_ms_mean),

@@ -12,6 +12,7 @@ pub(crate) use log_replay::okeanos5b;
 pub(crate) use postmark::okeanos5a;
 pub(crate) use recovery::okeanos_recovery;
 
+use crate::charted::Charted;
 use crate::error::FigureError;
 use crate::files::{
     AppendOptions, Bench, Counted, FileMethod, Image, mounted, prepare_files, start_appenders,
@@ -19,7 +20,7 @@ use crate::files::{
 use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row};
+use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CHEETAH, FigureDisk, System};
 use nearhead_disk::Nanos;
 use nearhead_journal::{MODES, Mode, mode_named};
@@ -203,6 +204,7 @@ fn report(
     let outcomes = outcomes(lab, name, loads, measured)?;
     let modes: Vec<&str> = MODES.iter().map(|mode| mode.name()).collect();
     let first = &loads[0].append;
+    let data = data(loads, &outcomes);
     let pace = if first.every.is_some() { "one a second" } else { "one after the other" };
     Ok(Report {
         name,
@@ -217,8 +219,8 @@ fn report(
         )],
         findings: findings(loads, &outcomes),
         rows: rows(loads, &outcomes, name),
-        data: vec![data(loads, &outcomes)],
-        drawings: Vec::new(),
+        drawings: drawings(name, &data)?,
+        data: vec![data],
     })
 }
 
@@ -294,19 +296,99 @@ fn findings(loads: &[Load], outcomes: &Outcomes) -> Vec<String> {
     loads.iter().enumerate().map(told).collect()
 }
 
+/// What both devices write and how long a write takes, by the size of a write or by how many write.
+fn drawings(name: &str, data: &Data) -> Result<Vec<Drawing>, FigureError> {
+    let journal = Charted {
+        name: "journal",
+        title: "Written to the journal's device",
+        series: "mode",
+        over: ("append_bytes", "bytes of a write"),
+        value: ("journal_mb_per_s", "MB/s"),
+        only: &[],
+    };
+    if name == "okeanos1" {
+        let files = Charted {
+            name: "files",
+            title: "Written to the file system's device",
+            value: ("files_mb_per_s", "MB/s"),
+            ..journal
+        };
+        let latency = in_ms("latency", "Mean latency of a write", journal);
+        return [journal, files, latency].iter().map(|chart| chart.lines(data)).collect();
+    }
+    if name == "okeanos5" {
+        let over = ("threads", "writers");
+        let throughput = Charted {
+            name: "throughput",
+            title: "Throughput of a checkpoint",
+            value: ("mb_per_s", "MB/s"),
+            over,
+            ..journal
+        };
+        let written = Charted { value: ("journal_mb", "MB"), over, ..journal };
+        return [throughput, written].iter().map(|chart| chart.bars(data)).collect();
+    }
+    let mut drawings = Vec::new();
+    for (kind, bytes) in [("1 kbit/s", SLOW_BYTES), ("1 Mbit/s", FAST_BYTES)] {
+        let bytes = bytes.to_string();
+        let short = kind.replace([' ', '/'], "");
+        let of = |what: &str| (format!("{what}-{short}"), format!(", streams of {kind}"));
+        let ((journal_name, title), (files_name, _), (latency_name, _)) =
+            (of("journal"), of("files"), of("latency"));
+        let journal = Charted {
+            name: &journal_name,
+            title: &format!("{}{title}", journal.title),
+            over: ("threads", "streams"),
+            only: &[("append_bytes", &bytes)],
+            ..journal
+        };
+        let files = Charted {
+            name: &files_name,
+            title: &format!("Written to the file system's device{title}"),
+            value: ("files_mb_per_s", "MB/s"),
+            ..journal
+        };
+        let heading = format!("Mean latency of a write{title}");
+        let latency = in_ms(&latency_name, &heading, journal);
+        for chart in [journal, files, latency] {
+            drawings.push(chart.lines(data)?);
+        }
+    }
+    Ok(drawings)
+}
+
+fn in_ms<'a>(name: &'a str, title: &'a str, like: Charted<'a>) -> Charted<'a> {
+    Charted { name, title, value: ("write_ms_mean", "ms"), ..like }
+}
+
 fn data(loads: &[Load], outcomes: &Outcomes) -> Data {
-    let columns =
-        ["mode", "load", "journal_mb", "files_mb", "seconds", "write_ms_mean", "bytes_per_s"];
+    let columns = [
+        "mode",
+        "load",
+        "threads",
+        "append_bytes",
+        "journal_mb",
+        "files_mb",
+        "seconds",
+        "journal_mb_per_s",
+        "files_mb_per_s",
+        "write_ms_mean",
+        "mb_per_s",
+    ];
     let mut data = Data::new("points", &columns);
     for ((nth, at), done) in outcomes {
         data.push([
             MODES[*at].name().to_owned(),
             loads[*nth].case.clone(),
+            loads[*nth].threads.to_string(),
+            loads[*nth].append.bytes.to_string(),
             format!("{:.3}", done.journal_mb),
             format!("{:.3}", done.files_mb),
             format!("{:.3}", done.seconds),
+            format!("{:.4}", done.journal_mb / done.seconds),
+            format!("{:.4}", done.files_mb / done.seconds),
             format!("{:.3}", done.write_ms),
-            format!("{:.0}", done.bytes_per_s),
+            format!("{:.4}", done.bytes_per_s / 1e6),
         ]);
     }
     data

@@ -3,6 +3,7 @@
 //! The rows of the file system are figures 2 to 5 over the real one, and figures 2 and 3 at block level; those of the block layer are
 //! figure 6.
 
+use crate::charted::Charted;
 use crate::contention::Point;
 use crate::error::FigureError;
 use crate::fig2::{self, ContentionRuns, FIG2A, FIG2B, NEARHEAD, OURS, PUBLISHED};
@@ -12,7 +13,7 @@ use crate::lab::Lab;
 use crate::mlfs;
 use crate::mlfs_mixes;
 use crate::paper::{PAPERS, Spread};
-use crate::report::{Data, Report, Row, Value};
+use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::Shingled;
 use crate::smr;
 use std::rc::Rc;
@@ -28,6 +29,7 @@ pub(crate) fn table2(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let mixes = fig6::runs(lab)?;
     let paper = &PAPERS.table2;
     let mut rows = Vec::new();
+    let mut means = Data::new("means", &["level", "over", "method", "speedup_mean"]);
     for (mode, bandwidth, latency, goals) in [
         (
             "ordered",
@@ -42,6 +44,13 @@ pub(crate) fn table2(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             ("latency", latency, goals[1], faster_sync as Factor),
         ] {
             let of = |method: &str| all_factors(&files, mode, method, factor);
+            book(
+                &mut means,
+                FILE_SYSTEM,
+                &format!("{what} over {mode}"),
+                [PUBLISHED, NEARHEAD],
+                &of,
+            );
             rows.push(
                 Row::new(format!("MLFS over {mode}, {what}"), "x, range (mean)")
                     .paper(paper.shown())
@@ -50,6 +59,7 @@ pub(crate) fn table2(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
                     .ours(spread(&of(NEARHEAD))),
             );
             let of = |method: &str| all_factors(&contention, mode, method, factor);
+            book(&mut means, BLOCK_LEVEL, &format!("{what} over {mode}"), [PUBLISHED, OURS], &of);
             rows.push(
                 Row::new(format!("MLFS at block level over {mode}, {what}"), "x, range (mean)")
                     .paper(paper.shown())
@@ -103,9 +113,47 @@ pub(crate) fn table2(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         ],
         findings: Vec::new(),
         rows,
-        data: vec![data],
-        drawings: Vec::new(),
+        drawings: drawings(&means)?,
+        data: vec![data, means],
     })
+}
+
+/// The levels of the rows, as the table of means has them.
+const FILE_SYSTEM: &str = "file system";
+const BLOCK_LEVEL: &str = "block level";
+
+fn book(
+    means: &mut Data,
+    level: &str,
+    over: &str,
+    methods: [&str; 2],
+    of: &dyn Fn(&str) -> Vec<f64>,
+) {
+    for method in methods {
+        let factors = of(method);
+        if !factors.is_empty() {
+            let mean = factors.iter().sum::<f64>() / factors.len() as f64;
+            means.push([level, over, method, &format!("{mean:.4}")].map(str::to_owned));
+        }
+    }
+}
+
+fn drawings(means: &Data) -> Result<Vec<Drawing>, FigureError> {
+    let of = |name, title, level| {
+        Charted {
+            name,
+            title,
+            series: "method",
+            over: ("over", ""),
+            value: ("speedup_mean", "times, mean"),
+            only: &[("level", level)],
+        }
+        .bars(means)
+    };
+    Ok(vec![
+        of("file-system", "Speed-ups, the real file system", FILE_SYSTEM)?,
+        of("block-level", "Speed-ups at block level", BLOCK_LEVEL)?,
+    ])
 }
 
 type Factor = fn(&Point, &Point) -> f64;

@@ -4,6 +4,7 @@
 //! and the commit. None of them waits; each returns a [`Halt`] that says for what.
 
 use crate::access::AccessTimes;
+use crate::ahead::Ahead;
 use crate::commit::{Commit, Step};
 use crate::error::{EIO, FsError, Halt};
 use crate::file::File;
@@ -67,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) accessed: BTreeMap<Ino, Timestamp>,
     /// The volume is told what commits freed.
     pub(crate) trims_freed: bool,
+    /// What is read ahead of writes.
+    pub(crate) ahead: Ahead,
 }
 
 impl Core {
@@ -96,6 +99,7 @@ impl Core {
             access_times: AccessTimes::default(),
             accessed: BTreeMap::new(),
             trims_freed: false,
+            ahead: Ahead::default(),
         }
     }
 
@@ -163,9 +167,11 @@ impl Core {
                 }
             }
             Halt::Page { ino, page, block } => {
-                if self.waiting.for_page(who, ino, page) {
+                self.waiting.for_page(who, ino, page);
+                if !self.file(ino).pages.is_coming(page) {
                     let read = Operation::Read { offset: block * BLOCK, len: BLOCK as u32 };
-                    self.io.ask(Purpose::Page(ino, page), read);
+                    let request = self.io.ask(Purpose::Page(ino, page), read);
+                    self.file(ino).pages.await_from(request, page..page + 1);
                 }
             }
             // Room comes with write-outs, or with a commit that begins because so little of it is in any.
@@ -219,7 +225,11 @@ impl Core {
         match purpose {
             Purpose::Superblock => self.on_superblock(result),
             Purpose::Block(block) => self.on_block(block, result),
-            Purpose::Page(ino, page) => self.on_page(ino, page, result),
+            Purpose::Page(ino, page) => self.on_page(reply.id.0, ino, page, result),
+            Purpose::Ahead { ino, first, len } => {
+                let pages = first..first + u64::from(len);
+                self.on_ahead(reply.id.0, ino, pages, &result);
+            }
             Purpose::Read { job, part } => self.on_read(job, part, result),
             Purpose::WriteOut(slot) => self.on_written_out(slot, result.err()),
             Purpose::Flush => self.on_flushed(result.err()),
@@ -248,9 +258,18 @@ impl Core {
         }
     }
 
-    fn on_page(&mut self, ino: Ino, page: u64, result: Result<Vec<Payload>, FsError>) {
+    fn on_page(
+        &mut self,
+        request: u64,
+        ino: Ino,
+        page: u64,
+        result: Result<Vec<Payload>, FsError>,
+    ) {
         let ready = self.waiting.page_came(ino, page);
+        let was_awaited = self.stop_awaiting(request, ino, page);
         match result {
+            // Written, cut away or of another file since: what came is older than that.
+            _ if !was_awaited => self.wake(ready),
             Ok(parts) => {
                 let bytes: Box<[u8; BLOCK_BYTES]> = whole(&parts);
                 let bytes = BufferMut::copy_of(&bytes[..]).freeze();
@@ -259,6 +278,11 @@ impl Core {
             }
             Err(error) => self.give_up(ready, &error),
         }
+    }
+
+    /// The answer of a request for a page is there; says whether it is what the page is.
+    pub(crate) fn stop_awaiting(&mut self, request: u64, ino: Ino, page: u64) -> bool {
+        self.files.get_mut(&ino).is_some_and(|file| file.pages.stop_awaiting(request, page))
     }
 
     /// What these wait for cannot be read.
@@ -274,8 +298,8 @@ impl Core {
     }
 
     /// Keeps a clean page for a while.
-    fn keep_idle(&mut self, ino: Ino, page: u64, bytes: Buffer) {
-        if self.file(ino).pages.keep(page, bytes) {
+    pub(crate) fn keep_idle(&mut self, ino: Ino, page: u64, bytes: Buffer) {
+        if self.file(ino).pages.keep(page, bytes, true) {
             self.note_idle(ino, vec![page]);
         }
     }
@@ -309,6 +333,7 @@ impl Core {
 
     /// Pages of a file from `from` on are no part of it any more.
     pub(crate) fn forget_pages(&mut self, ino: Ino, from: u64, to: u64) {
+        self.give_up_ahead_from(ino, from);
         let Some(file) = self.files.get_mut(&ino) else { return };
         let kept = file.pages.without_block_len();
         let dirty = file.pages.forget(from..to);

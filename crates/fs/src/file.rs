@@ -1,5 +1,6 @@
 //! What is known of one node beyond its metadata: the pages of a file, its length while that is ahead of the disk's, who uses it.
 
+use crate::ahead::Steps;
 use crate::error::FsError;
 use crate::pages::Pages;
 use nearhead_disk::RangeSet;
@@ -35,6 +36,8 @@ pub(crate) struct File {
     pub(crate) is_gone: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
+    /// How its last writes follow each other.
+    pub(crate) steps: Steps,
 }
 
 impl File {

@@ -16,6 +16,8 @@ pub(crate) enum Purpose {
     Block(u64),
     /// A page of a file that is about to be changed in part.
     Page(Ino, u64),
+    /// Pages of a file that are likely to be.
+    Ahead { ino: Ino, first: u64, len: u32 },
     /// A part of what a client reads.
     Read { job: u32, part: u32 },
     /// A part of a write-out.
@@ -39,10 +41,12 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    pub(crate) fn ask(&mut self, purpose: Purpose, operation: Operation) {
+    /// Asks it; the number of the request.
+    pub(crate) fn ask(&mut self, purpose: Purpose, operation: Operation) -> u64 {
         self.next += 1;
         self.under_way.insert(self.next, purpose);
         self.outgoing.push_back(Request { id: RequestId(self.next), operation });
+        self.next
     }
 
     pub(crate) fn poll(&mut self) -> Option<Request> {

@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod ahead;
 mod changed_bytes;
 mod commit;
 mod core;

@@ -181,6 +181,7 @@ impl Core {
         file.references = before.saturating_sub(count);
         let (is_last, is_gone) = (before > 0 && file.references == 0, file.is_gone);
         if is_last {
+            self.give_up_ahead(ino);
             self.ext4()?.release(ino);
         }
         if is_last && is_gone {

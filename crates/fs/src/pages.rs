@@ -1,7 +1,8 @@
 //! Pages of one file that are in memory: what was written and is not durable yet, and a little of what is.
 //!
 //! A page is one block of the file. It is dirty until a write-out or a record takes it, and may become dirty again while it is on its
-//! way: the bytes on their way never change, a later write replaces them here. It never drops a page that is dirty or on its way.
+//! way: the bytes on their way never change, a later write replaces them here. It never drops a page that is dirty or on its way. A page that
+//! is being read is awaited from one request, and from none any more once it was written or is no part of the file: what comes then is older.
 //!
 //! Each page knows which of its bytes were changed since the volume had all of them, by a read or by a record; where that is not known,
 //! all were. It also knows by what its updates began since it was written in place last.
@@ -56,6 +57,8 @@ pub(crate) struct Pages {
     dirty: BTreeSet<u64>,
     /// Dirty ones that have no block yet: room is kept for them.
     without_block: BTreeSet<u64>,
+    /// Those that are being read, each with the number of the request whose answer it is. None of them is in memory.
+    awaited: BTreeMap<u64, u64>,
 }
 
 impl Pages {
@@ -75,8 +78,33 @@ impl Pages {
         self.without_block.len()
     }
 
+    /// Whether nothing is known of any page, nor is about to be.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_number.is_empty()
+        self.by_number.is_empty() && self.awaited.is_empty()
+    }
+
+    /// These, none of which is in memory, are what this request will answer with.
+    pub(crate) fn await_from(&mut self, request: u64, pages: Range<u64>) {
+        self.awaited.extend(pages.map(|page| (page, request)));
+    }
+
+    /// Runs of those that are neither in memory nor on their way there.
+    pub(crate) fn absent(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let is_absent = |page: &u64| !self.by_number.contains_key(page) && !self.is_coming(*page);
+        runs_of(range.filter(is_absent))
+    }
+
+    pub(crate) fn is_coming(&self, page: u64) -> bool {
+        self.awaited.contains_key(&page)
+    }
+
+    /// The request is answered; says whether the page is still what it answers with.
+    pub(crate) fn stop_awaiting(&mut self, request: u64, page: u64) -> bool {
+        let is_it = self.awaited.get(&page) == Some(&request);
+        if is_it {
+            self.awaited.remove(&page);
+        }
+        is_it
     }
 
     /// The page now has these bytes; says whether it was clean.
@@ -89,17 +117,19 @@ impl Pages {
             entry.changed = ChangedBytes::all();
         }
         entry.goes.get_or_insert(update.goes);
+        self.awaited.remove(&page);
         if !update.has_block {
             self.without_block.insert(page);
         }
         self.dirty.insert(page)
     }
 
-    /// Bytes from the disk, unless there are newer ones. Says whether they are kept.
-    pub(crate) fn keep(&mut self, page: u64, bytes: Buffer) -> bool {
+    /// Bytes from the disk, unless there are newer ones. Says whether they are kept, and the page stands in the queue of those that may be
+    /// dropped if it `is_queued`.
+    pub(crate) fn keep(&mut self, page: u64, bytes: Buffer, is_queued: bool) -> bool {
         let is_new = !self.by_number.contains_key(&page);
         if is_new {
-            let page_of_disk = Page { is_queued: true, ..Page::of(bytes, true) };
+            let page_of_disk = Page { is_queued, ..Page::of(bytes, true) };
             self.by_number.insert(page, page_of_disk);
         }
         is_new
@@ -167,9 +197,16 @@ impl Pages {
 
     /// What `take` gave is durable or lost; gives those that may be dropped from now on, once.
     pub(crate) fn settle(&mut self, range: Range<u64>) -> Vec<u64> {
+        for (_, page) in self.by_number.range_mut(range.clone()) {
+            page.under_way = page.under_way.saturating_sub(1);
+        }
+        self.unneeded(range)
+    }
+
+    /// Those of the pages that may be dropped from now on, once.
+    pub(crate) fn unneeded(&mut self, range: Range<u64>) -> Vec<u64> {
         let mut idle = Vec::new();
         for (number, page) in self.by_number.range_mut(range) {
-            page.under_way = page.under_way.saturating_sub(1);
             if page.under_way == 0 && !page.is_queued && !self.dirty.contains(number) {
                 page.is_queued = true;
                 idle.push(*number);
@@ -191,7 +228,11 @@ impl Pages {
 
     /// These are no part of the file any more. Says how many of them were dirty.
     pub(crate) fn forget(&mut self, range: Range<u64>) -> usize {
-        let gone: Vec<u64> = self.by_number.range(range).map(|(page, _)| *page).collect();
+        let gone: Vec<u64> = self.by_number.range(range.clone()).map(|(page, _)| *page).collect();
+        let awaited: Vec<u64> = self.awaited.range(range).map(|(page, _)| *page).collect();
+        for page in awaited {
+            self.awaited.remove(&page);
+        }
         let mut dirty = 0;
         for page in gone {
             self.by_number.remove(&page);
@@ -267,7 +308,7 @@ mod tests {
     fn what_is_clean_may_be_dropped_once_and_what_comes_from_the_disk_never_replaces_newer_bytes() {
         let mut pages = Pages::default();
         pages.write(5, page_of(1), &all(true));
-        assert!(!pages.keep(5, page_of(9)));
+        assert!(!pages.keep(5, page_of(9), true));
         pages.take(5..6);
         assert_eq!(pages.settle(5..6), [5]);
         assert!(pages.drop_idle(5) && pages.is_empty());
@@ -294,7 +335,7 @@ mod tests {
         let mut pages = Pages::default();
         let part = update(10..20, true);
         // One that is from the disk, and again while the record is on its way.
-        pages.keep(1, page_of(1));
+        pages.keep(1, page_of(1), true);
         pages.write(1, page_of(2), &part);
         assert_eq!(recorded(&mut pages, 1), [10..20]);
         pages.write(1, page_of(3), &update(30..40, true));
@@ -304,7 +345,7 @@ mod tests {
         pages.write(2, page_of(2), &part);
         assert_eq!(recorded(&mut pages, 2), [0..BLOCK_BYTES]);
         // One that went in place.
-        pages.keep(3, page_of(1));
+        pages.keep(3, page_of(1), true);
         pages.write(3, page_of(2), &part);
         pages.take(3..4);
         pages.write(3, page_of(3), &part);

@@ -20,6 +20,8 @@ pub struct FsCounts {
     pub in_place_bytes: u64,
     /// Free bytes that the volume was told of.
     pub trimmed_bytes: u64,
+    /// Bytes of files that were read before a write asked for them.
+    pub read_ahead_bytes: u64,
 }
 
 /// How it stands.
@@ -33,6 +35,8 @@ pub struct FsReport {
     pub nodes_held: u64,
     /// Bytes of files that wait to be written.
     pub dirty_bytes: u64,
+    /// Bytes that were read ahead of writes, or are being read, and that these have not reached.
+    pub ahead_bytes: u64,
     /// Blocks of metadata that are changed and in no record yet.
     pub dirty_blocks: u64,
     /// How full it is; none before it is open.
@@ -51,6 +55,7 @@ impl Core {
             read_only: self.options.ext4.read_only,
             nodes_held: held as u64,
             dirty_bytes: self.unsaved_pages as u64 * BLOCK,
+            ahead_bytes: self.ahead.pages() * BLOCK,
             dirty_blocks: self.ext4.as_ref().map_or(0, |ext4| ext4.changes_len() as u64),
             statistics: self.ext4.as_ref().map(|ext4| ext4.statistics()),
             counts: self.counts,

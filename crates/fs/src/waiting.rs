@@ -54,11 +54,9 @@ impl Waiting {
         new
     }
 
-    /// Says whether nobody has asked for the page yet.
-    pub(crate) fn for_page(&mut self, who: Waiter, ino: Ino, page: u64) -> bool {
-        let waiters = self.pages.entry((ino, page)).or_default();
-        waiters.push(who);
-        waiters.len() == 1
+    /// Until a page is there, or is found not to be read any more.
+    pub(crate) fn for_page(&mut self, who: Waiter, ino: Ino, page: u64) {
+        self.pages.entry((ino, page)).or_default().push(who);
     }
 
     /// Until the file system is open.

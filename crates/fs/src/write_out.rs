@@ -188,12 +188,17 @@ impl Core {
         let (ino, pages) = (work.ino, work.pages.clone());
         let incarnation = work.incarnation;
         self.pages_in_write_outs -= (pages.end - pages.start) as usize;
-        let mut placed = None;
+        let (mut placed, mut kept) = (None, None);
         if let Some(file) = self.same_file(ino, incarnation) {
             file.writing -= 1;
-            // The kernel has them; nobody changes a run of this length in part soon.
+            // The kernel has them; nobody changes a run of this length in part soon, but where its writes stand.
+            let stands = file.steps.page();
             for page in file.pages.settle(pages.clone()) {
-                file.pages.drop_idle(page);
+                if page == stands {
+                    kept = Some(page);
+                } else {
+                    file.pages.drop_idle(page);
+                }
             }
             if work.error.is_none() {
                 file.unflushed += 1;
@@ -205,6 +210,7 @@ impl Core {
             }
             file.error = file.error.take().or(work.error);
         }
+        self.note_idle(ino, kept.into_iter().collect());
         if placed.is_some() {
             // To be flushed, and marked as written.
             self.note_unsaved();

@@ -71,6 +71,7 @@ impl Core {
             file.size = Some(end);
         }
         self.note_unsaved();
+        self.read_ahead(ino, &(offset..end), size);
         let is_bulk_in_place = self.options.goes(STREAM_BYTES) == Placement::InPlace;
         if !is_durability_only && is_bulk_in_place {
             self.go_on_with_stream(ino, offset, end);

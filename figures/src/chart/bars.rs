@@ -20,7 +20,7 @@ pub struct BarChart<'a> {
     pub series: Vec<(String, Vec<f64>)>,
     /// A mark over each group, and what it means.
     pub limit: Option<(String, Vec<f64>)>,
-    /// A logarithmic scale from 1, for what spans decades.
+    /// A logarithmic scale, from 1 or the decade of the smallest value, for what spans decades.
     pub decades: bool,
 }
 
@@ -44,9 +44,10 @@ impl BarChart<'_> {
             .y_label_area_size(48);
         if self.decades {
             let top = 10_f64.powf(highest.log10().ceil()).max(10.0);
+            let base = 10_f64.powf(self.smallest().log10().floor()).min(1.0);
             let mut context =
-                builder.build_cartesian_2d(0.0..width, (1.0..top).log_scale()).map_err(failed)?;
-            self.fill(&mut context, 1.0)?;
+                builder.build_cartesian_2d(0.0..width, (base..top).log_scale()).map_err(failed)?;
+            self.fill(&mut context, base)?;
         } else {
             let mut context =
                 builder.build_cartesian_2d(0.0..width, 0.0..highest * 1.18).map_err(failed)?;
@@ -56,6 +57,12 @@ impl BarChart<'_> {
         drop(area);
         drop(whole);
         Ok(svg)
+    }
+
+    /// The smallest value that has a place on a logarithmic scale.
+    fn smallest(&self) -> f64 {
+        let values = self.series.iter().flat_map(|(_, values)| values);
+        values.copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min).min(1.0)
     }
 
     fn legend(&self) -> Legend {

@@ -24,7 +24,7 @@ const NAMES_FROM: i32 = 56;
 const LETTER: i32 = 7;
 
 /// Told apart in any kind of colour vision (Okabe and Ito's palette).
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(213, 94, 0),
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),
@@ -32,6 +32,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(204, 121, 167),
     RGBColor(90, 90, 90),
+    RGBColor(240, 228, 66),
 ];
 
 /// The names of series below a chart, where they hide nothing: name, colour, and place.

@@ -1,11 +1,12 @@
 //! Okeanos' figure 5b over the real file system: how long flushes of databases' logs take, by how many databases there are.
 
 use super::{COMPARED, bench, method, mode_of};
+use crate::charted::Charted;
 use crate::error::FigureError;
 use crate::files::{Flushes, LogCall, LogTrace, prepare_logs, start_replay};
 use crate::innodb_log::{self, Flushing, LOG_BYTES};
 use crate::lab::Lab;
-use crate::report::{Data, Report, Row, Value};
+use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::CHEETAH;
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
@@ -108,10 +109,10 @@ pub(crate) fn okeanos5b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         Ok(((case, at), outcome(COMPARED[at], case, &traces[&case.flushing])?))
     })?;
     let outcomes: Outcomes = done.into_iter().collect();
-    Ok(report(length, &traces[&Flushing::CommitDisk], &outcomes))
+    report(length, &traces[&Flushing::CommitDisk], &outcomes)
 }
 
-fn report(length: Nanos, trace: &LogTrace, outcomes: &Outcomes) -> Report {
+fn report(length: Nanos, trace: &LogTrace, outcomes: &Outcomes) -> Result<Report, FigureError> {
     let length_s = length.as_secs_f64();
     let flushes = trace.iter().filter(|(_, call)| *call == LogCall::Sync).count();
     let bytes: u64 = trace
@@ -120,7 +121,8 @@ fn report(length: Nanos, trace: &LogTrace, outcomes: &Outcomes) -> Report {
             |(_, call)| if let LogCall::Write { bytes, .. } = call { u64::from(*bytes) } else { 0 },
         )
         .sum();
-    Report {
+    let data = data(outcomes);
+    Ok(Report {
         name: NAME,
         title: "logs of databases under TPC-C, replayed, the real file system".to_owned(),
         ran: format!(
@@ -145,9 +147,9 @@ fn report(length: Nanos, trace: &LogTrace, outcomes: &Outcomes) -> Report {
         ],
         findings: findings(outcomes),
         rows: rows(outcomes),
-        data: vec![data(outcomes)],
-        drawings: Vec::new(),
-    }
+        drawings: drawings(&data)?,
+        data: vec![data],
+    })
 }
 
 fn rows(outcomes: &Outcomes) -> Vec<Row> {
@@ -217,6 +219,31 @@ fn findings(outcomes: &Outcomes) -> Vec<String> {
     let at_most = cases.iter().filter(|case| Some(case.instances) == most);
     let headlines: Vec<String> = at_most.map(|case| headline(*case, outcomes)).collect();
     headlines.into_iter().chain(cases.iter().copied().map(told)).collect()
+}
+
+/// How long a flush takes by how many databases there are, for each way to flush.
+fn drawings(data: &Data) -> Result<Vec<Drawing>, FigureError> {
+    let of = |name: &str, flushing: Flushing, is_there: bool| {
+        let what = if is_there { "" } else { ", new files" };
+        Charted {
+            name,
+            title: &format!("Mean of a flush, {}{what}", flushing.name()),
+            series: "mode",
+            over: ("instances", "databases"),
+            value: ("flush_ms_mean", "ms"),
+            only: &[
+                ("flushing", flushing.name()),
+                ("file_is_there", if is_there { "true" } else { "false" }),
+            ],
+        }
+        .lines(data)
+    };
+    Ok(vec![
+        of("cmt-disk", Flushing::CommitDisk, true)?,
+        of("cmt-disk-new", Flushing::CommitDisk, false)?,
+        of("prd-disk", Flushing::PeriodDisk, true)?,
+        of("cmt-cache", Flushing::CommitCache, true)?,
+    ])
 }
 
 fn data(outcomes: &Outcomes) -> Data {

@@ -1,12 +1,13 @@
 //! Okeanos' figure 5a over the real file system: transactions a second of Postmark's load, by the size of its requests.
 
 use super::{COMPARED, bench, method, method_without_tracks, mode_of};
+use crate::charted::Charted;
 use crate::error::FigureError;
 use crate::files::{Bench, Postmark, PostmarkOptions};
 use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row};
+use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::CHEETAH;
 use nearhead_disk::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,12 +150,13 @@ pub(crate) fn okeanos5a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         Ok(((bytes, variant, at), outcome(COMPARED[at], variant, size, bytes)?))
     })?;
     let outcomes: Outcomes = done.into_iter().collect();
-    Ok(report(size, &outcomes))
+    report(size, &outcomes)
 }
 
-fn report(size: Size, outcomes: &Outcomes) -> Report {
+fn report(size: Size, outcomes: &Outcomes) -> Result<Report, FigureError> {
     let Size { files, threads, transactions } = size;
-    Report {
+    let data = data(outcomes);
+    Ok(Report {
         name: NAME,
         title: "Postmark with synchronous writes, the real file system".to_owned(),
         ran: format!(
@@ -175,9 +177,9 @@ fn report(size: Size, outcomes: &Outcomes) -> Report {
         ],
         findings: findings(outcomes),
         rows: rows(outcomes),
-        data: vec![data(outcomes)],
-        drawings: Vec::new(),
-    }
+        drawings: drawings(&data)?,
+        data: vec![data],
+    })
 }
 
 fn rows(outcomes: &Outcomes) -> Vec<Row> {
@@ -260,6 +262,22 @@ fn finding((bytes, variant): (u32, Variant), outcomes: &Outcomes) -> String {
         fastest.join(" and "),
         each.join("; ")
     )
+}
+
+/// Transactions a second by the size of a request, one chart for each variant.
+fn drawings(data: &Data) -> Result<Vec<Drawing>, FigureError> {
+    let one = |variant: Variant| {
+        Charted {
+            name: &variant.name().replace(' ', "-"),
+            title: &format!("Transactions, {}", variant.name()),
+            series: "mode",
+            over: ("request_bytes", "bytes of a request"),
+            value: ("per_second", "transactions a second"),
+            only: &[("variant", variant.name())],
+        }
+        .lines(data)
+    };
+    Variant::ALL.into_iter().map(one).collect()
 }
 
 fn data(outcomes: &Outcomes) -> Data {

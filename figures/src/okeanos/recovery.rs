@@ -4,6 +4,7 @@
 //! home afterwards; both moments are told. The cut comes while writes are under way.
 
 use super::{COMPARED, FAST_BYTES, IMAGE_SEED, Load, SLOW_BYTES, disks, method, mode_of, periodic};
+use crate::charted::Charted;
 use crate::error::FigureError;
 use crate::files::{
     Bench, Counted, FileMethod, Ground, Image, bytes_of, mounted_again, mounted_at, prepare_files,
@@ -11,7 +12,7 @@ use crate::files::{
 };
 use crate::lab::Lab;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row};
+use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CHEETAH, FigureDisk, System};
 use crate::tracks;
 use nearhead_basics::SplitMix;
@@ -178,12 +179,13 @@ pub(crate) fn okeanos_recovery(lab: &mut Lab<'_>) -> Result<Report, FigureError>
         Ok((key, mean(&cuts?)))
     })?;
     let outcomes: Outcomes = done.into_iter().collect();
-    Ok(report(lengths, &loads, &outcomes))
+    report(lengths, &loads, &outcomes)
 }
 
-fn report(lengths: &[u64], loads: &[Load], outcomes: &Outcomes) -> Report {
+fn report(lengths: &[u64], loads: &[Load], outcomes: &Outcomes) -> Result<Report, FigureError> {
     let lengths: Vec<String> = lengths.iter().map(u64::to_string).collect();
-    Report {
+    let data = data(loads, outcomes);
+    Ok(Report {
         name: NAME,
         title: "recovery after a power cut, the real file system".to_owned(),
         ran: format!(
@@ -203,9 +205,9 @@ fn report(lengths: &[u64], loads: &[Load], outcomes: &Outcomes) -> Report {
         ],
         findings: findings(loads, outcomes),
         rows: rows(loads, outcomes),
-        data: vec![data(loads, outcomes)],
-        drawings: Vec::new(),
-    }
+        drawings: drawings(&data)?,
+        data: vec![data],
+    })
 }
 
 /// How much shorter than data journaling's.
@@ -289,10 +291,38 @@ fn findings(loads: &[Load], outcomes: &Outcomes) -> Vec<String> {
     findings
 }
 
+/// A load in few words.
+fn streams(load: &Load) -> String {
+    format!("{} of {} kbit/s", load.threads, load.append.bytes / 125)
+}
+
+/// How long a recovery takes, for each way to keep logs.
+fn drawings(data: &Data) -> Result<Vec<Drawing>, FigureError> {
+    let mut drawings = Vec::new();
+    for keeping in Keeping::ALL {
+        let kept = keeping.name().replace(' ', "-");
+        for (value, what) in
+            [("serves_ms", "Until files are served"), ("at_home_ms", "Until all is at home")]
+        {
+            let chart = Charted {
+                name: &format!("{value}-{kept}"),
+                title: &format!("{what}, logs {}", keeping.name()),
+                series: "mode",
+                over: ("streams", ""),
+                value: (value, "ms"),
+                only: &[("kept", keeping.name())],
+            };
+            drawings.push(chart.bars(data)?);
+        }
+    }
+    Ok(drawings)
+}
+
 fn data(loads: &[Load], outcomes: &Outcomes) -> Data {
     let columns = [
         "mode",
         "load",
+        "streams",
         "kept",
         "opens_ms",
         "serves_ms",
@@ -306,6 +336,7 @@ fn data(loads: &[Load], outcomes: &Outcomes) -> Data {
         data.push([
             COMPARED[*at].to_owned(),
             loads[*nth].case.clone(),
+            streams(&loads[*nth]),
             keeping.name().to_owned(),
             format!("{:.1}", done.opens_ms),
             format!("{:.1}", done.serves_ms),

@@ -144,6 +144,7 @@ const RUNGS: [Rung; 23] = [
             ("nearhead-fs", "modes"),
             ("nearhead-fs", "every_request"),
             ("nearhead-fs", "on_volumes"),
+            ("nearhead-fs", "ahead"),
         ],
         &[],
     ),

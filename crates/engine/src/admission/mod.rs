@@ -36,6 +36,8 @@ pub struct Outstanding {
     pub beside_durable_bytes: u64,
     /// Foreground commands that wait here.
     pub foreground_waiting: u32,
+    /// How long the one that came first of them has waited.
+    pub foreground_waited: Nanos,
 }
 
 /// How much background work (checkpoint and swap) matters.

@@ -4,6 +4,9 @@
 //!
 //! Where many wait the drive chooses among them as it likes: it knows better where its arm is.
 //!
+//! Bulk that came later than a small one that waits here goes after it, as it would in the drive's own queue. It waits no longer
+//! than it does for records.
+//!
 //! The members of an array move each on its own, so there small commands go as they come.
 //!
 //! Nothing else goes while a record waits for the arm. Bulk, cleaning, and a drive of which nothing is known (or whose predictions
@@ -41,7 +44,14 @@ impl Admission for SoonestFirst {
         let queued =
             outstanding.foreground_waiting + outstanding.commands[Class::Foreground as usize];
         let passes = is_free || queued > self.queued_max;
-        if class == Class::Foreground { passes } else { others() }
+        if class == Class::Foreground {
+            return passes;
+        }
+        // Else bulk would leave between each two of them, and take the arm to where it goes on and back.
+        let is_behind =
+            outstanding.foreground_waiting > 0 && outstanding.foreground_waited > waited;
+        let waits = class == Class::Bulk && is_behind && waited < self.others.bulk_wait_max;
+        !waits && others()
     }
 
     fn waiting_weighs_one_in(&self) -> Option<u32> {
@@ -88,6 +98,25 @@ mod tests {
             assert!(!admits(Class::Foreground, &outstanding), "{class:?}");
             assert!(admits(Class::Durable, &outstanding), "a durable write passes");
         }
+    }
+
+    #[test]
+    fn bulk_goes_after_small_ones_that_came_before_it_but_waits_no_longer_than_a_bound() {
+        let mut outstanding = Outstanding { is_drive_known: true, ..Outstanding::default() };
+        outstanding.add(Class::Foreground, 4096);
+        outstanding.foreground_waiting = 2;
+        outstanding.foreground_waited = Nanos::from_millis(60);
+        let admits = |class, waited_ms, outstanding: &Outstanding| {
+            POLICY.admits(class, 128 << 10, Nanos::from_millis(waited_ms), outstanding)
+        };
+        assert!(!admits(Class::Bulk, 49, &outstanding));
+        assert!(admits(Class::Bulk, 50, &outstanding));
+        outstanding.foreground_waited = Nanos::from_millis(10);
+        assert!(admits(Class::Bulk, 11, &outstanding), "it came before them");
+        outstanding.foreground_waited = Nanos::from_millis(12);
+        assert!(admits(Class::Durable, 0, &outstanding));
+        outstanding.is_drive_known = false;
+        assert!(admits(Class::Bulk, 11, &outstanding), "a drive of which nothing is known");
     }
 
     #[test]

@@ -200,8 +200,13 @@ impl Dispatcher {
         // Whoever stands in a long queue waited long before the record came: that is no reason to go before it.
         let held = self.held_since.map_or(Nanos::MAX, |since| self.now.since(since));
         let waited = self.now.since(of.left_at).min(held);
-        let foreground_waiting = self.waiting[Class::Foreground as usize].len() as u32;
-        let outstanding = Outstanding { foreground_waiting, ..self.outstanding };
+        let foreground = &self.waiting[Class::Foreground as usize];
+        let first = foreground.front().and_then(|(id, _)| self.in_flight.get(*id));
+        let outstanding = Outstanding {
+            foreground_waiting: foreground.len() as u32,
+            foreground_waited: first.map_or(Nanos::ZERO, |first| self.now.since(first.left_at)),
+            ..self.outstanding
+        };
         outstanding.commands_total() < self.queue_depth_max
             && (of.follows
                 || self.is_remembered(admission, class, of)

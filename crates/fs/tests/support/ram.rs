@@ -38,6 +38,7 @@ pub struct Ram {
     pub new_bytes: u64,
     pub in_place_bytes: u64,
     pub flushes: u64,
+    pub reads: u64,
     /// Ranges that the file system said are for durability only, and that it gave back.
     pub hinted: nearhead_disk::RangeSet,
     pub trimmed: nearhead_disk::RangeSet,
@@ -47,6 +48,8 @@ pub struct Ram {
     pub holds_bulk: bool,
     /// The same of records.
     pub holds_records: bool,
+    /// The same of reads: what they answer with is what was there when they were asked for.
+    pub holds_reads: bool,
     held: Vec<Reply>,
     /// An error for all that follows.
     pub is_broken: bool,
@@ -123,11 +126,13 @@ impl Ram {
             new_bytes: 0,
             in_place_bytes: 0,
             flushes: 0,
+            reads: 0,
             hinted: nearhead_disk::RangeSet::new(),
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
             holds_bulk: false,
             holds_records: false,
+            holds_reads: false,
             held: Vec::new(),
             is_broken: false,
             holds: |_| false,
@@ -146,7 +151,7 @@ impl Ram {
 
     /// All of it is, and nothing is held back any more.
     pub fn let_go(&mut self) {
-        (self.holds_bulk, self.holds_records) = (false, false);
+        (self.holds_bulk, self.holds_records, self.holds_reads) = (false, false, false);
         self.replies.extend(self.held.drain(..));
     }
 
@@ -352,9 +357,14 @@ impl Service for Ram {
             }
             let is_bulk = matches!(request.operation, Operation::WriteInPlace { .. });
             let is_record = matches!(request.operation, Operation::WriteAtomic { .. });
+            let is_read = matches!(request.operation, Operation::Read { .. });
+            self.reads += u64::from(is_read);
             let result = self.carry_out(request.operation);
             let reply = Reply { id: request.id, result };
-            if is_bulk && self.holds_bulk || is_record && self.holds_records {
+            let is_held = is_bulk && self.holds_bulk
+                || is_record && self.holds_records
+                || is_read && self.holds_reads;
+            if is_held {
                 self.held.push(reply);
             } else {
                 self.replies.push_back(reply);
