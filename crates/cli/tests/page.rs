@@ -12,7 +12,7 @@ use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A key of the keyboard as WebDriver names it.
+/// A key of the keyboard as `WebDriver` names it.
 const RIGHT: &str = "\u{e014}";
 
 /// A daemon with a page, and where that is.

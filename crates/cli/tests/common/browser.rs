@@ -1,11 +1,11 @@
-//! A real browser without a screen, driven as the WebDriver standard says: chromedriver starts it and takes commands over HTTP.
+//! A real browser without a screen, driven as the `WebDriver` standard says: chromedriver starts it and takes commands over HTTP.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-/// The key of WebDriver's "element" in answers.
+/// The key of `WebDriver`'s "element" in answers.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// The browser; it ends when dropped.
