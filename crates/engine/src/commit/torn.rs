@@ -7,7 +7,7 @@
 //! the first sector of all remains is overwritten with zeros, durably. That one alone: if the power goes in the
 //! middle of it the record is as torn as before. Zeros further on could be just what it lacks, and once whole it
 //! would stand over what was written in place since, and acknowledged. If that sector is bad, no record gets their
-//! sequence.
+//! sequence. Nor does a snapshot begin before that: it might let go of the log, so that the next recovery does not see them.
 
 use super::Commit;
 use crate::core::Core;

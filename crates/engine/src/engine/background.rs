@@ -204,12 +204,21 @@ impl Engine {
 
     pub(super) fn advance_snapshot(&mut self) {
         let context = self.snapshot_context();
+        if self.snapshotter.would_begin(&self.core, context)
+            && self.commit.clears_torn_records(&mut self.core)
+        {
+            return;
+        }
         self.snapshotter.advance(&mut self.core, &self.commit, context);
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
     pub(super) fn advance_final_snapshot(&mut self) -> bool {
         let context = self.snapshot_context();
+        let may_write = !self.core.is_read_only() && !self.core.has_failed();
+        if may_write && self.commit.clears_torn_records(&mut self.core) {
+            return false;
+        }
         self.snapshotter.advance_final(&mut self.core, &self.commit, context)
     }
 

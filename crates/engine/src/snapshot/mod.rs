@@ -254,6 +254,12 @@ impl InProgress {
 }
 
 impl Snapshotter {
+    /// Whether one is due, and none is being written.
+    pub(crate) fn would_begin(&self, core: &Core, context: SnapshotContext) -> bool {
+        let may_begin = self.in_progress.is_none() && !core.is_read_only() && !core.has_failed();
+        may_begin && self.is_due(core, context)
+    }
+
     /// Moves the snapshot on, or begins one that is due.
     pub(crate) fn advance(&mut self, core: &mut Core, commit: &Commit, context: SnapshotContext) {
         if core.is_read_only() || core.has_failed() {

@@ -251,3 +251,19 @@ fn no_record_gets_the_sequence_of_a_torn_one_before_that_is_overwritten() {
         assert!(!sticky || with_it == [torn]);
     }
 }
+
+/// A snapshot may let go of the log where it stands: no later recovery would find it there, before a claim brings it back.
+#[test]
+fn what_a_cut_left_is_cleared_before_a_snapshot_lets_go_of_its_log() {
+    let (mut harness, _, torn) = opened_with_a_torn_record(511);
+    let number = harness.volume().status().snapshot_number;
+    let now = harness.now;
+    harness.volume().start_snapshot(now);
+    harness.drive();
+    while harness.volume().status().snapshot_number == number {
+        assert!(harness.jump(), "no snapshot comes: {:?}", harness.volume().status());
+    }
+    let mut sector = [1; 512];
+    harness_image(&mut harness).read(torn, &mut sector).unwrap();
+    assert!(sector == [0; 512], "it is still there");
+}
