@@ -125,6 +125,8 @@ fn a_volume_is_a_block_device_until_it_is_detached_and_keeps_what_was_written() 
     assert_eq!(tool_ok("blockdev", &["--getss", &device]).trim(), "4096");
     let status = run_ok(&scratch, &["status", &device]);
     assert!(status.contains(&device), "it is found by its device, too: {status}");
+    assert!(status.contains(&format!(" s on {device}\n")), "and is nowhere else: {status}");
+    run_fails(&scratch, &["stop", &device], &["is attached as", "nearhead detach"]);
     let file = attached.open();
     let mut data = BufferMut::zeroed(1 << 20);
     data.fill(7);
@@ -368,7 +370,7 @@ fn in_the_foreground_it_tells_the_service_manager_and_a_signal_detaches_it_unles
         .unwrap();
     let mut word = [0; 64];
     let len = manager.recv(&mut word).unwrap();
-    assert_eq!(&word[..len], b"READY=1");
+    assert_eq!(word[..len].trim_ascii_end(), b"READY=1");
     let signal = |child: &Child| kill_process(Pid::from_child(child), Signal::TERM).unwrap();
     let user = attached.open();
     signal(&child);

@@ -21,6 +21,7 @@ pub struct Desk {
     facts: OnceCell<(String, Vec<String>)>,
     disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
+    attached_as: OnceCell<String>,
 }
 
 const COMMANDS: &str =
@@ -35,6 +36,11 @@ impl Desk {
     /// Sets what was found out about the disk.
     pub fn set_disk_notes(&self, notes: Vec<String>) {
         let _ = self.disk_notes.set(notes);
+    }
+
+    /// Another process starts a worker anew whenever this one ends, for whoever uses this device.
+    pub fn set_attached(&self, device: String) {
+        let _ = self.attached_as.set(device);
     }
 
     /// Whether a stop was asked for since the last call.
@@ -54,10 +60,16 @@ impl Desk {
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
             ["set", words @ ..] => answered(context.service.set(words, context.now)),
-            ["stop"] => {
-                self.stop.set(true);
-                Answer::Ok("stopping").line()
-            }
+            ["stop"] => match self.attached_as.get() {
+                Some(device) => Answer::<()>::Error(format!(
+                    "it is attached as {device}, and another worker would follow this one; to end it: nearhead detach {device}"
+                ))
+                .line(),
+                None => {
+                    self.stop.set(true);
+                    Answer::Ok("stopping").line()
+                }
+            },
             _ => {
                 Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
                     .line()

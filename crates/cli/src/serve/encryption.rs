@@ -80,7 +80,7 @@ pub(super) fn uris(args: &ServeArgs, server: &Server<'_, Served>) -> Vec<String>
     let of_address =
         |address: &SocketAddr| uri::of_address(secure, export, &format!("{address}")) + &keys;
     uris.extend(server.addresses().iter().map(of_address));
-    if uris.is_empty() {
+    if uris.is_empty() && std::env::var_os("LISTEN_FDS").is_some() {
         uris.push("the socket of the service manager".to_owned());
     }
     uris

@@ -96,6 +96,9 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     }
     let desk = Rc::new(Desk::default());
     desk.set_disk_notes(target.notes.clone());
+    if let Showing::HandedOver { place, .. } = &showing {
+        desk.set_attached(place.clone());
+    }
     let (builder, control, links) = listen(args, &name, &desk, &showing)?;
     let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
     let start = target.start;
