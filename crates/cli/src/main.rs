@@ -63,11 +63,11 @@ enum Command {
     /// Serve a volume over NBD
     #[command(visible_alias = "open")]
     Serve(Box<serve::ServeArgs>),
-    /// Make a block device of a volume, /dev/nearhead/NAME, and serve it in the background
+    /// Make a block device of a volume, served in the background
     Attach(Box<attach::AttachArgs>),
     /// Take such a device away, with everything durable
     Detach(attach::DetachArgs),
-    /// Let an attached volume go on with another version of this program
+    /// Let an attached volume go on with another program
     Upgrade(attach::UpgradeArgs),
     /// Show what a volume is doing, or all that are served here
     Status(status::StatusArgs),
