@@ -110,7 +110,7 @@ fn check(requests: &[TraceRequest], options: &TraceOptions) {
 
 /// Lines of each form, as their files document them.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let lines: [(Format, &str); 10] = [
+    let lines: [(Format, &str); 12] = [
         (Format::Msr, "128166372003061629,usr,1,Read,7014609920,24576,41286\n"),
         (Format::Systor17, "1455592149.000212000,0.000123,R,0,90112,4096\n"),
         (Format::Tencent, "1538323200,12910952,128,0,1063\n"),
@@ -121,6 +121,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (Format::Mqsim, "938513000 4 264719034 16 0\n938828000 3 197570570 16 1\n"),
         (Format::Dtrs, "12 1 100 8 0\n13 1 108 8 1\n"),
         (Format::Heimdall, "1.5 0 4096 512 1\n"),
+        (Format::Blkparse, "  8,0    1       21     0.000123456  1234  Q  WS 5242888 + 8 [jbd2]\n"),
+        (Format::FioIolog, "fio version 3 iolog\n27 f add\n146 f read 61440 4096\n"),
     ];
     let mut seeds = Vec::new();
     for (format, text) in lines {

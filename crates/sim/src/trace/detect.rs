@@ -50,7 +50,12 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
 
 fn understood(format: Format, sample: &[Vec<u8>]) -> usize {
     let parse = format.parser();
-    sample.iter().filter(|line| matches!(parse(line), Ok(Parsed::Request(_)))).count()
+    let counts = |parsed| match parsed {
+        Ok(Parsed::Request(_)) => true,
+        Ok(Parsed::NotATransfer) => format.has_lines_of_its_own(),
+        Err(_) => false,
+    };
+    sample.iter().filter(|line| counts(parse(line))).count()
 }
 
 fn among_five_columns(name: &str, sample: &[Vec<u8>], candidates: &[Format]) -> Option<Detected> {
@@ -161,6 +166,8 @@ mod tests {
             (["938513000 4 264719034 16 0", "938828000 3 1 16 0"], Format::Mqsim),
             (["0 0 280605840 2 1", "979 0 287641400 128 1"], Format::Dtrs),
             (["223.412 0 3159347200 36864 0", "223.434 0 3154132992 4096 1"], Format::Heimdall),
+            (["8,0 1 21 0.1 7 G WS 8 + 8 [a b]", "8,0 1 22 0.1 7 P N [a b]"], Format::Blkparse),
+            (["fio version 3 iolog", "27 /dev/sdb read 0 4096"], Format::FioIolog),
         ] {
             assert_eq!(detected("trace", &lines), Some(format), "{lines:?}");
         }

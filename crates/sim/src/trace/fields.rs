@@ -6,8 +6,8 @@
 use super::{Problem, TraceRequest};
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 
-/// Most fields any form has (seven), plus one to notice that there are more.
-const FIELDS_MAX: usize = 8;
+/// Most fields that are looked at of any form (ten), plus one to notice that there are more.
+const FIELDS_MAX: usize = 11;
 
 /// No disk is larger, and an end (offset and length added) still fits in 64 bits.
 const ADDRESS_BYTES_MAX: u64 = 1 << 63;
@@ -47,6 +47,16 @@ impl<'line> Fields<'line> {
     ) -> Result<Self, Problem> {
         let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         Self::collect(line, words, count, columns)
+    }
+
+    /// The first `count` fields between runs of blanks; what follows is not looked at.
+    pub(super) fn first_by_blanks(
+        line: &'line [u8],
+        count: usize,
+        columns: &'static str,
+    ) -> Result<Self, Problem> {
+        let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        Self::collect(line, words.take(count), count, columns)
     }
 
     fn collect(

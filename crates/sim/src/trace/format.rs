@@ -2,8 +2,8 @@
 
 use super::fields::ParseResult;
 use super::{
-    alibaba, cloudphysics, disksim_ascii, disksim_validation, dtrs, heimdall, mqsim, msr, systor17,
-    tencent,
+    alibaba, blkparse, cloudphysics, disksim_ascii, disksim_validation, dtrs, fio_iolog, heimdall,
+    mqsim, msr, systor17, tencent,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -31,11 +31,15 @@ pub enum Format {
     Dtrs,
     /// The Heimdall replayer's text form, milliseconds and bytes.
     Heimdall,
+    /// What blkparse prints of a Linux block device.
+    Blkparse,
+    /// fio's I/O log, version 3.
+    FioIolog,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Msr,
         Self::Systor17,
         Self::Tencent,
@@ -46,6 +50,8 @@ impl Format {
         Self::Mqsim,
         Self::Dtrs,
         Self::Heimdall,
+        Self::Blkparse,
+        Self::FioIolog,
     ];
 
     /// The name to give on a command line.
@@ -61,6 +67,8 @@ impl Format {
             Self::Mqsim => "mqsim",
             Self::Dtrs => "dtrs",
             Self::Heimdall => "heimdall",
+            Self::Blkparse => "blkparse",
+            Self::FioIolog => "fio-iolog",
         }
     }
 
@@ -68,6 +76,11 @@ impl Format {
     /// to be replayed in a closed loop.
     pub const fn is_closed_loop(self) -> bool {
         matches!(self, Self::DiskSimValidation)
+    }
+
+    /// Whether every line says what it is, requests or not, so that a trace can be told by lines of which few are requests.
+    pub(super) const fn has_lines_of_its_own(self) -> bool {
+        matches!(self, Self::Blkparse | Self::FioIolog)
     }
 
     pub(super) fn parser(self) -> fn(&[u8]) -> ParseResult {
@@ -82,6 +95,8 @@ impl Format {
             Self::Mqsim => mqsim::parse,
             Self::Dtrs => dtrs::parse,
             Self::Heimdall => heimdall::parse,
+            Self::Blkparse => blkparse::parse,
+            Self::FioIolog => fio_iolog::parse,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Block traces of other systems, read line by line in constant memory.
 //!
-//! A trace is a text file, plain or compressed, in one of ten published forms (one file each in
+//! A trace is a text file, plain or compressed, in one of twelve published forms (one file each in
 //! this folder). [`TraceReader`] finds the form out from the first lines and the file's name,
 //! unless told, and yields [`TraceRequest`]s in order of arrival, with times counted from the first
 //! one. Three things hold:
@@ -17,6 +17,7 @@
 
 mod address;
 mod alibaba;
+mod blkparse;
 mod cloudphysics;
 mod detect;
 mod disksim_ascii;
@@ -24,6 +25,7 @@ mod disksim_validation;
 mod dtrs;
 mod error;
 mod fields;
+mod fio_iolog;
 mod format;
 mod heimdall;
 mod input;
