@@ -7,7 +7,9 @@ use super::backend::{Backend, Device, Shape};
 use super::detach::{LOOK_AGAIN, LOOKS};
 use super::place::{Facts, Place};
 use nearhead_one_file::{Connection, Joined, NAME};
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -67,8 +69,10 @@ impl Backend for LoopDevice {
         let folder = place.shown();
         match nearhead_one_file::unmount(&folder) {
             Ok(()) => Ok(()),
-            // It is not mounted any more.
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+            // It is not mounted any more, or not even there: whoever supervised it has seen that it ended.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {
+                Ok(())
+            }
             Err(error) => Err(format!("umount {}: {error}", folder.display())),
         }
     }
@@ -82,7 +86,7 @@ impl Backend for LoopDevice {
             let _ = losetup(&["--detach", &device.display().to_string()]);
         }
         match rustix::mount::unmount(&folder, UnmountFlags::DETACH) {
-            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
             Err(errno) => Err(format!("umount {}: {errno}", folder.display())),
         }
     }
