@@ -60,21 +60,22 @@ impl Desk {
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
             ["set", words @ ..] => answered(context.service.set(words, context.now)),
-            ["stop"] => match self.attached_as.get() {
-                Some(device) => Answer::<()>::Error(format!(
-                    "it is attached as {device}, and another worker would follow this one; to end it: nearhead detach {device}"
-                ))
-                .line(),
-                None => {
-                    self.stop.set(true);
-                    Answer::Ok("stopping").line()
-                }
-            },
+            ["stop"] => self.stop().line(),
             _ => {
                 Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
                     .line()
             }
         }
+    }
+
+    fn stop(&self) -> Answer<&'static str> {
+        if let Some(device) = self.attached_as.get() {
+            return Answer::Error(format!(
+                "it is attached as {device}, and another worker would follow this one; to end it: nearhead detach {device}"
+            ));
+        }
+        self.stop.set(true);
+        Answer::Ok("stopping")
     }
 
     /// The state as a report.
