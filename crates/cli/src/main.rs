@@ -36,6 +36,7 @@ mod set;
 mod status;
 mod stop;
 mod target;
+mod timed;
 mod uri;
 mod wal;
 

@@ -89,7 +89,7 @@ impl OverHttp {
         }
         let page = Page::default();
         if let Some(address) = http {
-            let found = nearhead_web::listen("page", address, page.clone())?.address;
+            let found = nearhead_web::listen("page", address, page.clone())?;
             note(&format!("the page is at http://{found}/"));
             if !found.ip().is_loopback() {
                 warn(&format!(

@@ -30,7 +30,7 @@ impl Life<'_> {
             match self.read_now(base, WINDOW_SECTORS)? {
                 Ok(found) => self.note_content(&mut content, base, found),
                 Err(error) if !self.is_damaged() => {
-                    if self.opens_again()? {
+                    if self.opens_again(&error)? {
                         return self.check_content();
                     }
                     return Err(format!("after a restart with the disk in order: {error}"));

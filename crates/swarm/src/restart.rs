@@ -8,7 +8,7 @@ use crate::rig::Array;
 use crate::steps::Place;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, NthFault};
-use nearhead_service::{Operation, Service};
+use nearhead_service::{Operation, RequestError, Service};
 use nearhead_volume::{Clock, Volume, grow};
 
 /// Events of a recovery before it is cut, at most.
@@ -168,8 +168,10 @@ impl Life<'_> {
 
     /// A fault that was on its way when the disk was put in order may have cost a device: until it is opened again the volume serves
     /// without, and what is there cannot be read.
-    pub(crate) fn opens_again(&mut self) -> Result<bool, String> {
-        if self.volume()?.status().stats.devices_given_up == 0 {
+    pub(crate) fn opens_again(&mut self, error: &RequestError) -> Result<bool, String> {
+        // Given up for any other reason it is a mistake.
+        let is_of_a_fault = error.detail.contains(nearhead_models::faults::MARK);
+        if !is_of_a_fault || self.volume()?.status().stats.devices_given_up == 0 {
             return Ok(false);
         }
         self.volume = None;

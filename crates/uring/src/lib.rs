@@ -31,6 +31,7 @@ mod job;
 mod loops;
 mod mailbox;
 mod medium;
+mod mounts;
 mod options;
 mod page_cache;
 mod past_cache;
@@ -138,6 +139,22 @@ pub fn user_of(path: &Path) -> Option<(String, String)> {
         return None;
     };
     users::of_device(number).map(|user| (user.what, user.advice))
+}
+
+/// Where file systems of the block device at `path` are mounted, the last one first.
+pub fn mount_points_of(path: &Path) -> Vec<PathBuf> {
+    let Some(identity::Identity::Device(number)) = identity::Identity::of_path(path) else {
+        return Vec::new();
+    };
+    let list = mounts::list();
+    let mut points: Vec<PathBuf> = mounts::points_in(&list, number).map(PathBuf::from).collect();
+    points.reverse();
+    points
+}
+
+/// Whether something is mounted at just this folder, by the kernel's list: the folder itself is not asked.
+pub fn is_mount_point(folder: &Path) -> bool {
+    mounts::has_point(&mounts::list(), folder)
 }
 
 /// What the loop device at `path` is attached to; `None` for anything else.

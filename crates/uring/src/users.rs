@@ -6,6 +6,7 @@
 
 use crate::identity::Identity;
 use crate::loops::Loop;
+use crate::mounts;
 use crate::sysfs::Kin;
 use rustix::fs::{major, minor};
 use std::fs;
@@ -78,11 +79,11 @@ pub(crate) fn swap_on(file: Identity) -> Option<User> {
 /// Who keeps a block device busy, or a partition of it, or the whole of which it is one.
 pub(crate) fn of_device(number: u64) -> Option<User> {
     let kin = Kin::of(number);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts::list();
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let related = kin.sharing_bytes();
     let of_kernel = related.iter().find_map(|number| {
-        if let Some(point) = mount_point_in(&mounts, *number) {
+        if let Some(point) = mounts::points_in(&mounts, *number).next() {
             return Some(User::mount(&point));
         }
         let is_it = |path: &PathBuf| Identity::of_path(path) == Some(Identity::Device(*number));
@@ -133,25 +134,6 @@ fn has_byte_lock_in(info: &str, file: &str) -> bool {
 fn swap_paths_in(swaps: &str) -> Vec<PathBuf> {
     let first = |line: &str| line.split_whitespace().next().map(|path| unescaped(path).into());
     swaps.lines().skip(1).filter_map(first).collect()
-}
-
-/// The mount point of a device in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`): the
-/// third field is `major:minor`, the fifth the mount point. File systems over several devices (btrfs)
-/// have numbers of their own; for those the source, second after a lone `-`, tells one of them.
-fn mount_point_in(mounts: &str, number: u64) -> Option<String> {
-    let device = format!("{}:{}", major(number), minor(number));
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let point = unescaped(fields.get(4)?);
-        let source =
-            fields.iter().position(|field| *field == "-").and_then(|at| fields.get(at + 2));
-        let is_source = || {
-            let source = source.filter(|source| source.starts_with('/'))?;
-            let found = Identity::of_path(&PathBuf::from(unescaped(source)))?;
-            (found == Identity::Device(number)).then_some(())
-        };
-        (*fields.get(2)? == device || is_source().is_some()).then_some(point)
-    })
 }
 
 /// Text in which the kernel wrote space, tab, line end and backslash as three octal digits.
@@ -214,36 +196,6 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(other.unwrap().what, format!("process {} (cat)", child.id()));
         assert_eq!(User::process(child.id()), None, "it has ended");
-    }
-
-    /// A file system over several devices has a number of its own, and names one of them.
-    #[test]
-    fn the_mount_point_of_several_devices_is_found_by_the_one_that_is_named() {
-        let nodes = fs::read_dir("/dev").into_iter().flatten().filter_map(Result::ok);
-        let mut devices = nodes.filter_map(|node| {
-            let found = fs::metadata(node.path()).ok()?;
-            found.file_type().is_block_device().then(|| (node.path(), found.rdev()))
-        });
-        let Some((path, number)) = devices.next() else {
-            return println!("skipped: no block device has a node here");
-        };
-        let mounts = format!(
-            "36 35 0:31 / / rw shared:1 - ext4 /dev/no-such-device rw\n\
-             40 36 0:45 / /mnt/several rw,noatime shared:7 master:2 - btrfs {} rw\n\
-             41 36 0:46 / /mnt/memory rw - tmpfs tmpfs rw\n",
-            path.display()
-        );
-        assert_eq!(mount_point_in(&mounts, number).as_deref(), Some("/mnt/several"));
-        assert_eq!(mount_point_in(&mounts, rustix::fs::makedev(4095, 7)), None);
-    }
-
-    #[test]
-    fn the_mount_point_is_found_by_device_number() {
-        let mounts = "36 35 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
-                      40 36 7:3 / /mnt/my\\040disk rw - ext4 /dev/loop3 rw\n";
-        let point = |minor| mount_point_in(mounts, rustix::fs::makedev(7, minor));
-        assert_eq!(point(3).as_deref(), Some("/mnt/my disk"));
-        assert_eq!(point(33), None);
     }
 
     #[test]

@@ -10,4 +10,4 @@ mod server;
 
 pub use feed::Feed;
 pub use page::Page;
-pub use server::{Answer, CONNECTIONS_MAX, Listening, Site, listen};
+pub use server::{Answer, Site, listen};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Connections at once.
-pub const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 32;
 /// A request with all its header fields.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -41,24 +41,18 @@ pub trait Site: Send + Sync + 'static {
     fn is_private(&self) -> bool;
 }
 
-/// A server that listens; it does so until the process ends.
-#[derive(Clone, Copy, Debug)]
-pub struct Listening {
-    /// Where: with the port that it got, if any was asked for.
-    pub address: SocketAddr,
-}
-
-/// Serves `site` at `address`; `what` is its name in errors.
-pub fn listen(what: &'static str, address: &str, site: impl Site) -> Result<Listening, String> {
+/// Serves `site` at `address` until the process ends, and says where that is: with the port that it got, if any was asked for. `what` is its name
+/// in errors.
+pub fn listen(what: &'static str, address: &str, site: impl Site) -> Result<SocketAddr, String> {
     let failed = |error: io::Error| {
         format!("{what}: expected a free address such as 127.0.0.1:9420, found {address}: {error}")
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    let listening = Listening { address: listener.local_addr().map_err(failed)? };
+    let address = listener.local_addr().map_err(failed)?;
     let site: Arc<dyn Site> = Arc::new(site);
     let thread = std::thread::Builder::new().name(what.to_owned());
     thread.spawn(move || accept_all(what, &listener, &site)).map_err(failed)?;
-    Ok(listening)
+    Ok(address)
 }
 
 /// One of the connections that there may be at once, given back when dropped.
@@ -240,7 +234,7 @@ mod tests {
 
     fn shown() -> (SocketAddr, Arc<Feed>) {
         let feed = Arc::new(Feed::default());
-        (listen("test", "127.0.0.1:0", Shown(Arc::clone(&feed))).unwrap().address, feed)
+        (listen("test", "127.0.0.1:0", Shown(Arc::clone(&feed))).unwrap(), feed)
     }
 
     fn asked(address: SocketAddr, request: &str) -> String {

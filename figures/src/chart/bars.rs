@@ -2,7 +2,7 @@
 //!
 //! Every bar carries its value as text, so that a chart can be read without its table.
 
-use super::{COLOURS, Legend, SIZE, failed};
+use super::{COLOURS, Legend, SIZE, drawn, failed};
 use plotters::prelude::*;
 
 /// Margins and labels beside the bars.
@@ -28,35 +28,30 @@ impl BarChart<'_> {
     /// The chart as SVG text.
     pub fn render(&self) -> Result<String, String> {
         let legend = self.legend();
-        let mut svg = String::new();
-        let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
-        whole.fill(&WHITE).map_err(failed)?;
-        let area = legend.draw(&whole)?;
         let values = self.series.iter().flat_map(|(_, values)| values);
         let limits = self.limit.iter().flat_map(|(_, values)| values);
         let highest = values.chain(limits).copied().fold(1.0, f64::max);
         let width = self.groups.len() as f64;
-        let mut builder = ChartBuilder::on(&area);
-        builder
-            .caption(self.title, ("sans-serif", 17))
-            .margin(12)
-            .x_label_area_size(34)
-            .y_label_area_size(48);
-        if self.decades {
-            let top = 10_f64.powf(highest.log10().ceil()).max(10.0);
-            let base = 10_f64.powf(self.smallest().log10().floor()).min(1.0);
-            let mut context =
-                builder.build_cartesian_2d(0.0..width, (base..top).log_scale()).map_err(failed)?;
-            self.fill(&mut context, base)?;
-        } else {
-            let mut context =
-                builder.build_cartesian_2d(0.0..width, 0.0..highest * 1.18).map_err(failed)?;
-            self.fill(&mut context, 0.0)?;
-        }
-        whole.present().map_err(failed)?;
-        drop(area);
-        drop(whole);
-        Ok(svg)
+        drawn(&legend, |area| {
+            let mut builder = ChartBuilder::on(area);
+            builder
+                .caption(self.title, ("sans-serif", 17))
+                .margin(12)
+                .x_label_area_size(34)
+                .y_label_area_size(48);
+            if self.decades {
+                let top = 10_f64.powf(highest.log10().ceil()).max(10.0);
+                let base = 10_f64.powf(self.smallest().log10().floor()).min(1.0);
+                let mut context = builder
+                    .build_cartesian_2d(0.0..width, (base..top).log_scale())
+                    .map_err(failed)?;
+                self.fill(&mut context, base)
+            } else {
+                let mut context =
+                    builder.build_cartesian_2d(0.0..width, 0.0..highest * 1.18).map_err(failed)?;
+                self.fill(&mut context, 0.0)
+            }
+        })
     }
 
     /// The smallest value that has a place on a logarithmic scale.

@@ -1,6 +1,6 @@
 //! Lines as SVG: cumulative distributions, speed-ups over percentiles, throughput over a count.
 
-use super::{COLOURS, Legend, failed};
+use super::{COLOURS, Legend, drawn, failed};
 use plotters::prelude::*;
 
 /// Points of one line, in order of x.
@@ -34,37 +34,31 @@ impl LineChart<'_> {
         let legend = Legend::new(
             names.map(|(index, (name, _))| (name.clone(), COLOURS[index % COLOURS.len()])),
         );
-        let mut svg = String::new();
-        let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
-        whole.fill(&WHITE).map_err(failed)?;
-        let area = legend.draw(&whole)?;
-        let mut context = ChartBuilder::on(&area)
-            .caption(self.title, ("sans-serif", 17))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(52)
-            .build_cartesian_2d(x.0..x.1, y.0..y.1)
-            .map_err(failed)?;
-        context
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|value| label(*value, self.x_decades))
-            .y_label_formatter(&|value| label(*value, self.y_decades))
-            .x_desc(self.x_label)
-            .y_desc(self.y_label)
-            .label_style(("sans-serif", 12))
-            .draw()
-            .map_err(failed)?;
-        for (index, (_, points)) in scaled.into_iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let line = PathElement::new(points, colour.stroke_width(2));
-            context.draw_series([line]).map_err(failed)?;
-        }
-        whole.present().map_err(failed)?;
-        drop(context);
-        drop(area);
-        drop(whole);
-        Ok(svg)
+        drawn(&legend, |area| {
+            let mut context = ChartBuilder::on(area)
+                .caption(self.title, ("sans-serif", 17))
+                .margin(12)
+                .x_label_area_size(40)
+                .y_label_area_size(52)
+                .build_cartesian_2d(x.0..x.1, y.0..y.1)
+                .map_err(failed)?;
+            context
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .x_label_formatter(&|value| label(*value, self.x_decades))
+                .y_label_formatter(&|value| label(*value, self.y_decades))
+                .x_desc(self.x_label)
+                .y_desc(self.y_label)
+                .label_style(("sans-serif", 12))
+                .draw()
+                .map_err(failed)?;
+            for (index, (_, points)) in scaled.into_iter().enumerate() {
+                let colour = COLOURS[index % COLOURS.len()];
+                let line = PathElement::new(points, colour.stroke_width(2));
+                context.draw_series([line]).map_err(failed)?;
+            }
+            Ok(())
+        })
     }
 
     fn scale(&self, points: &[(f64, f64)]) -> Points {

@@ -77,6 +77,22 @@ impl Legend {
     }
 }
 
+/// A picture with its legend: `draw` has what is left for the chart.
+fn drawn(
+    legend: &Legend,
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), String>,
+) -> Result<String, String> {
+    let mut svg = String::new();
+    let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
+    whole.fill(&WHITE).map_err(failed)?;
+    let area = legend.draw(&whole)?;
+    draw(&area)?;
+    whole.present().map_err(failed)?;
+    drop(area);
+    drop(whole);
+    Ok(svg)
+}
+
 fn failed(error: impl Display) -> String {
     format!("drawing the chart failed: {error}")
 }

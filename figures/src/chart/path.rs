@@ -1,7 +1,7 @@
 //! Where a disk's head was over time, as SVG: a thin line from each place to the next, and marks for what was done there.
 
 use super::lines::Points;
-use super::{COLOURS, Legend, failed};
+use super::{COLOURS, Legend, drawn, failed};
 use plotters::prelude::*;
 
 /// What a chart of a head's way shows.
@@ -26,43 +26,38 @@ const WAY: RGBColor = RGBColor(150, 150, 150);
 impl PathChart<'_> {
     /// The chart as SVG text.
     pub fn render(&self) -> Result<String, String> {
-        // Marks have the colours of what is logged and what is not, from the end of the scale that lines and bars use last.
+        // The first two colours are much like each other as dots.
         let colour = |index: usize| COLOURS[(2 + index) % COLOURS.len()];
         let names = self.marks.iter().enumerate().map(|(index, (name, _))| (name, index));
         let all = names.map(|(name, index)| (name.clone(), colour(index)));
         let legend = Legend::new(std::iter::once((self.path.0.clone(), WAY)).chain(all));
-        let mut svg = String::new();
-        let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
-        whole.fill(&WHITE).map_err(failed)?;
-        let area = legend.draw(&whole)?;
-        let mut context = ChartBuilder::on(&area)
-            .caption(self.title, ("sans-serif", 17))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(52)
-            .build_cartesian_2d(0.0..self.ends.0, 0.0..self.ends.1)
-            .map_err(failed)?;
-        context
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|value| format!("{value:.0}"))
-            .y_label_formatter(&|value| format!("{value:.0}"))
-            .x_desc(self.x_label)
-            .y_desc(self.y_label)
-            .label_style(("sans-serif", 12))
-            .draw()
-            .map_err(failed)?;
-        let way = PathElement::new(self.path.1.clone(), WAY.stroke_width(1));
-        context.draw_series([way]).map_err(failed)?;
-        for (index, (_, places)) in self.marks.iter().enumerate() {
-            let dots = places.iter().map(|place| Circle::new(*place, 2, colour(index).filled()));
-            context.draw_series(dots).map_err(failed)?;
-        }
-        whole.present().map_err(failed)?;
-        drop(context);
-        drop(area);
-        drop(whole);
-        Ok(svg)
+        drawn(&legend, |area| {
+            let mut context = ChartBuilder::on(area)
+                .caption(self.title, ("sans-serif", 17))
+                .margin(12)
+                .x_label_area_size(40)
+                .y_label_area_size(52)
+                .build_cartesian_2d(0.0..self.ends.0, 0.0..self.ends.1)
+                .map_err(failed)?;
+            context
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .x_label_formatter(&|value| format!("{value:.0}"))
+                .y_label_formatter(&|value| format!("{value:.0}"))
+                .x_desc(self.x_label)
+                .y_desc(self.y_label)
+                .label_style(("sans-serif", 12))
+                .draw()
+                .map_err(failed)?;
+            let way = PathElement::new(self.path.1.clone(), WAY.stroke_width(1));
+            context.draw_series([way]).map_err(failed)?;
+            for (index, (_, places)) in self.marks.iter().enumerate() {
+                let dots =
+                    places.iter().map(|place| Circle::new(*place, 2, colour(index).filled()));
+                context.draw_series(dots).map_err(failed)?;
+            }
+            Ok(())
+        })
     }
 }
 

@@ -4,7 +4,6 @@
 //! there is nothing more to do, makes everything durable and ends, and the supervisor after it. It works without a supervisor as well.
 
 use super::backend::{self, Backend};
-use super::mounts::points_of;
 use super::place::{Facts, Place};
 use crate::checkpoint::{self, CheckpointArgs};
 use crate::target::DiskArgs;
@@ -108,7 +107,7 @@ fn refuse_if_used(place: &Place, facts: &Facts, backend: &dyn Backend) -> Result
 
 /// Unmounts whatever is mounted from `device`, the last first.
 fn unmount(device: &Path) -> Result<(), String> {
-    for point in points_of(device) {
+    for point in nearhead_uring::mount_points_of(device) {
         let output = Command::new("umount").arg(&point).stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("umount {}: {error}", point.display()))?;
         if !output.status.success() {

@@ -9,7 +9,6 @@ mod desk;
 mod detach;
 mod loop_device;
 mod mounting;
-mod mounts;
 mod place;
 mod supervisor;
 mod upgrade;
@@ -121,7 +120,7 @@ fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> 
     let _ = place.take_word();
     place.prepare()?;
     drop(place.lock()?);
-    if mounts::is_mounted(&place.shown()) {
+    if nearhead_uring::is_mount_point(&place.shown()) {
         return Err(format!(
             "attach: expected that nothing is left of an earlier {0}, found its file still mounted; `nearhead detach {0} --force`",
             place.name

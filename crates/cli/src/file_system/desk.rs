@@ -8,7 +8,7 @@ use super::report::report;
 use crate::control::Answer;
 use crate::hint::hint_of;
 use crate::metrics;
-use crate::serve::timed::Timed;
+use crate::timed::Timed;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_fs::FsOperation;
 use nearhead_fuse::Handle;

@@ -15,7 +15,6 @@ pub(crate) mod priority;
 mod served;
 mod shown;
 mod signals;
-pub(crate) mod timed;
 
 pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;

@@ -7,10 +7,10 @@
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
 use super::shown::Shown;
-use super::timed::Timed;
 use crate::journal::ToldPasses;
 use crate::report::{Latencies, RequestCounts};
 use crate::service_manager::ServiceManager;
+use crate::timed::Timed;
 use crate::units::ByteSize;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;

@@ -7,6 +7,7 @@ use super::{EXIT_NOT_WELL, exit_code, lasting};
 use crate::control::{Client, sockets};
 use crate::report::StatusReport;
 use crate::units::ByteSize;
+use nearhead_basics::{Column, Table};
 use nearhead_output::{note, plain, say, say_json, warn};
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -150,10 +151,9 @@ fn tell(list: &List) {
     }
     if !list.volumes.is_empty() {
         let head = ["TARGET", "PRESET", "SIZE", "HEALTH", "UP", "PROCESS", "AT"];
-        let rows: Vec<[String; 7]> = std::iter::once(head.map(str::to_owned))
-            .chain(list.volumes.iter().map(Listed::columns))
-            .collect();
-        say(&table(&rows));
+        let mut table = Table::new(head.map(|name| Column::left(name).gap(2)));
+        list.volumes.iter().for_each(|volume| table.row(volume.columns()));
+        say(table.text().trim_end());
     }
     for volume in list.volumes.iter().filter(|volume| !volume.reasons.is_empty()) {
         say(&format!("{}: {}", plain(&volume.target), volume.reasons.join("; ")));
@@ -167,17 +167,4 @@ fn tell(list: &List) {
     if stale > STALE_TOLD_MAX {
         warn(&format!("{stale} control sockets: {STALE}; --json lists them"));
     }
-}
-
-/// Columns as wide as what is in them.
-fn table(rows: &[[String; 7]]) -> String {
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..7).map(width).collect();
-    let line = |row: &[String; 7]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }

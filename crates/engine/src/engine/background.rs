@@ -204,7 +204,8 @@ impl Engine {
 
     pub(super) fn advance_snapshot(&mut self) {
         let context = self.snapshot_context();
-        if self.snapshotter.would_begin(&self.core, context)
+        if self.commit.has_remains()
+            && self.snapshotter.would_begin(&self.core, context)
             && self.commit.clears_torn_records(&mut self.core)
         {
             return;

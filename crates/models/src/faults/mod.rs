@@ -31,6 +31,9 @@ use nearhead_disk::{
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+/// With what every error begins that was made up here.
+pub const MARK: &str = "injected fault";
+
 /// A slow command takes so many times as long.
 const SLOWDOWN: u64 = 1000;
 /// Durable writes in verified ranges that bits may rot in.
@@ -366,5 +369,5 @@ fn injected(kind: DiskErrorKind, what: &str, command: &Command) -> DiskError {
         | Command::Trim { offset, .. } => format!(" at byte {offset}"),
         Command::Flush => String::new(),
     };
-    DiskError { kind, detail: format!("injected fault: {what}{place}") }
+    DiskError { kind, detail: format!("{MARK}: {what}{place}") }
 }

@@ -26,7 +26,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MINORS: u64 = 1 << 20;
 
 pub(super) fn parse(line: &[u8]) -> ParseResult {
-    let fields = Fields::first_by_blanks(line, 7, COLUMNS)?;
+    let fields = Fields::least_by_blanks(line, 7, COLUMNS)?;
     let device = device(&fields)?;
     let at = fields.time(3, SECOND_NS, "a time in seconds")?;
     for index in [1, 2, 4] {
@@ -41,9 +41,6 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
     if action != b"Q" || reads == writes || kind.contains(&b'D') {
         return Ok(Parsed::NotATransfer);
     }
-    let Ok(fields) = Fields::first_by_blanks(line, 10, COLUMNS) else {
-        return Ok(Parsed::NotATransfer);
-    };
     if fields.raw(8) != b"+" {
         return Ok(Parsed::NotATransfer);
     }

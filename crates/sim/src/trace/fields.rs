@@ -49,14 +49,29 @@ impl<'line> Fields<'line> {
         Self::collect(line, words, count, columns)
     }
 
-    /// The first `count` fields between runs of blanks; what follows is not looked at.
-    pub(super) fn first_by_blanks(
+    /// At least `least` fields between runs of blanks; of more the first [`FIELDS_MAX`] are looked at, and those that are not there are empty.
+    pub(super) fn least_by_blanks(
         line: &'line [u8],
-        count: usize,
+        least: usize,
         columns: &'static str,
     ) -> Result<Self, Problem> {
         let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        Self::collect(line, words.take(count), count, columns)
+        let (all, found) = Self::first(words);
+        if found < least {
+            return Err(Problem::new(format!("{least} fields or more: {columns}"), line));
+        }
+        Ok(Self { line, all })
+    }
+
+    /// As many as are looked at, and how many of them are there.
+    fn first(pieces: impl Iterator<Item = &'line [u8]>) -> ([&'line [u8]; FIELDS_MAX], usize) {
+        let mut all: [&[u8]; FIELDS_MAX] = [&[]; FIELDS_MAX];
+        let mut found = 0;
+        for (slot, piece) in all.iter_mut().zip(pieces) {
+            *slot = piece;
+            found += 1;
+        }
+        (all, found)
     }
 
     fn collect(
@@ -65,12 +80,7 @@ impl<'line> Fields<'line> {
         count: usize,
         columns: &'static str,
     ) -> Result<Self, Problem> {
-        let mut all: [&[u8]; FIELDS_MAX] = [&[]; FIELDS_MAX];
-        let mut found = 0;
-        for (slot, piece) in all.iter_mut().zip(pieces) {
-            *slot = piece;
-            found += 1;
-        }
+        let (all, found) = Self::first(pieces);
         if found != count {
             return Err(Problem::new(format!("{count} fields: {columns}"), line));
         }

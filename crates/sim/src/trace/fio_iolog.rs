@@ -26,7 +26,7 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
     if line.trim_ascii() == b"fio version 3 iolog" {
         return Ok(Parsed::NotATransfer);
     }
-    let fields = Fields::first_by_blanks(line, 3, COLUMNS)?;
+    let fields = Fields::least_by_blanks(line, 3, COLUMNS)?;
     let at = fields.time(0, MICROSECOND_NS, "a time in microseconds")?;
     let write = match fields.raw(2) {
         b"write" => true,
@@ -34,7 +34,9 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
         other if OTHERS.contains(&other) => return Ok(Parsed::NotATransfer),
         _ => return Err(fields.problem(2, "read, write or another action of fio")),
     };
-    let fields = Fields::by_blanks(line, 5, COLUMNS)?;
+    if !fields.raw(5).is_empty() {
+        return Err(fields.problem(5, "no more than five fields"));
+    }
     let (offset_bytes, len_bytes) = fields.extent((3, 4), 1)?;
     let request = TraceRequest { at, offset_bytes, len_bytes, write, ..Default::default() };
     Ok(Parsed::Request(request))
