@@ -58,6 +58,11 @@ test: ## format, style, lints and every test
 	@scripts/install-file-system-tests
 	@$(CARGO) run --quiet --package xtask -- ci
 
+# Not part of `make test`: an emulated processor takes half an hour.
+.PHONY: test-guest
+test-guest: ## attached volumes by ublk, nbd and loop, in a guest with a kernel of Debian's; needs qemu-system-x86, busybox-static, cpio and kmod
+	@scripts/test-guest $(WAYS)
+
 # Not part of `make test`: real ensembles of Java processes take minutes on two cores.
 .PHONY: test-java
 test-java: ## what runs in Java: client of the helper process, ZooKeeper agent, snapshot scheduler; needs mvn

@@ -1,4 +1,6 @@
 //! Volumes as block devices, as a user has them: attached, used, their workers killed, upgraded, detached.
+//!
+//! Each is made the best way that this machine has, or as `NEARHEAD_ATTACH_BY` says (`make test-guest` tries them all).
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -54,6 +56,8 @@ impl<'a> Attached<'a> {
     fn attach(&self, more: &[&str]) {
         let mut args = vec!["attach", &self.target, "--as", &self.name];
         args.extend_from_slice(more);
+        let by = std::env::var("NEARHEAD_ATTACH_BY").ok();
+        args.extend(by.iter().flat_map(|by| ["--by", by]));
         let told = run_ok(self.scratch, &args);
         assert_eq!(told.trim(), self.device(), "it says which device there is");
     }
@@ -454,12 +458,24 @@ fn a_worker_that_is_killed_while_it_ends_is_followed_by_one_that_does() {
     // It does not see that the device goes, and is killed as if in the middle of its end.
     kill_process(worker, Signal::STOP).unwrap();
     let number = std::fs::canonicalize(attached.device()).unwrap();
-    tool_ok("losetup", &["--detach", number.to_str().unwrap()]);
-    // The program of that name would ask for what is there first, and wait.
-    let file = Path::new("/run/nearhead/attached").join(&attached.name).join("file");
-    nearhead_one_file::unmount(&file).unwrap();
-    kill_process(worker, Signal::KILL).unwrap();
-    attached.detach(&[]);
+    if number.to_str().unwrap().contains("loop") {
+        tool_ok("losetup", &["--detach", number.to_str().unwrap()]);
+        // The program of that name would ask for what is there first, and wait.
+        let file = Path::new("/run/nearhead/attached").join(&attached.name).join("file");
+        nearhead_one_file::unmount(&file).unwrap();
+        kill_process(worker, Signal::KILL).unwrap();
+        attached.detach(&[]);
+    } else {
+        std::thread::scope(|scope| {
+            scope.spawn(|| attached.detach(&[]));
+            let is_there = || {
+                let size = tool("blockdev", &["--getsize64", number.to_str().unwrap()]);
+                size.status.success() && size.stdout.trim_ascii() != b"0"
+            };
+            while is_there() {}
+            kill_process(worker, Signal::KILL).unwrap();
+        });
+    }
     attached.attach(&[]);
     let device = attached.open();
     assert!(block_of(&device, 0) == vec![3; BLOCK], "it was answered, and not flushed");

@@ -226,5 +226,5 @@ fn send_data(to: ReplyData, parts: &[Payload]) {
 }
 
 fn errno(error: &RequestError) -> Errno {
-    Errno::from_i32(crate::answers::errno(error).raw_os_error())
+    Errno::from_i32(error.kind.errno())
 }

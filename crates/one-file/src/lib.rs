@@ -20,7 +20,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod alarm;
-mod answers;
 mod file;
 mod front;
 mod lasting;

@@ -9,8 +9,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod lasting_front;
 mod request;
 mod service;
 
+pub use lasting_front::{LASTING_FRONT_IDS, LastingFront};
 pub use request::{Changed, ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use service::{Extent, Service, ServiceInfo, Wake};

@@ -138,6 +138,20 @@ pub enum ErrorKind {
     ShuttingDown,
 }
 
+impl ErrorKind {
+    /// Its number on Linux (`asm-generic/errno-base.h`, `errno.h`), positive.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::Io => 5,
+            Self::NoSpace => 28,
+            Self::Invalid => 22,
+            Self::NotSupported => 95,
+            Self::ReadOnly => 30,
+            Self::ShuttingDown => 108,
+        }
+    }
+}
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestError {

@@ -17,6 +17,7 @@ mod awake;
 mod beneath;
 mod blocking;
 mod byte_lock;
+mod driver_commands;
 mod durable_file;
 mod error;
 mod exclusive;
@@ -54,6 +55,7 @@ mod users;
 mod zoned;
 
 pub use awake::{Awake, wake_up_limit_us};
+pub use driver_commands::{COMMAND_BYTES, CommandOutcome, DriverCommands, DriverWords};
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
 pub use file_extents::{FileExtents, file_extents};

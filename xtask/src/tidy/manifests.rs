@@ -69,6 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-handover", &["nearhead-disk", "nearhead-service"]),
+    ("nearhead-ublk", &["nearhead-disk", "nearhead-service", "nearhead-uring"]),
     (
         "nearhead-fuse",
         &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs", "nearhead-one-file"],
@@ -158,6 +159,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-nbd",
             "nearhead-one-file",
             "nearhead-handover",
+            "nearhead-ublk",
             "nearhead-ext4",
             "nearhead-journal",
             "nearhead-fs",

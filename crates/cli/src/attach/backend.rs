@@ -5,16 +5,36 @@
 //! where whoever supervised is gone.
 
 use super::loop_device::LoopDevice;
+use super::nbd_device::NbdDevice;
 use super::place::{Facts, Place};
+use super::ublk_device::UblkDevice;
 use clap::ValueEnum;
+use serde::Deserialize;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The ways by name.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
+    /// The kernel's driver for block devices of programs (ublk, Linux 6.0)
+    Ublk,
+    /// The kernel's client of NBD, over a socket of our own
+    Nbd,
     /// A file shown by FUSE, and a loop device on it
     Loop,
+}
+
+/// What a worker tells of the volume that it serves, in the line of `serve --json`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VolumeFacts {
+    /// Its size.
+    pub(super) size_bytes: u64,
+    /// Whether it lies on a mechanical disk.
+    pub(super) rotational: bool,
+    /// Whether large ranges become zeros without being written.
+    pub(super) fast_zero: bool,
 }
 
 /// How the block device is to be.
@@ -24,6 +44,20 @@ pub(super) struct Shape {
     pub(super) block_bytes: u32,
     /// Whether nothing can be written.
     pub(super) read_only: bool,
+    /// What the worker tells of the volume.
+    pub(super) volume: VolumeFacts,
+}
+
+/// What a worker is given as its standard input.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandedOver {
+    /// The connection behind a folder.
+    #[default]
+    File,
+    /// A device of the ublk driver.
+    Ublk,
+    /// One end of a socket whose other end the kernel has.
+    Nbd,
 }
 
 /// A way to make a block device.
@@ -50,21 +84,24 @@ pub(super) trait Backend: Sync {
 
 /// A device in the making, and then a device.
 pub(super) trait Device: Send + Sync {
-    /// The standard input of a worker: what it serves.
-    fn for_worker(&self) -> Result<OwnedFd, String>;
+    /// The standard input of a worker: what it serves, and what that is. Also when the device was taken away: then it sees just that.
+    fn for_worker(&self) -> Result<(OwnedFd, HandedOver), String>;
 
     /// Whether another worker can go on where one was killed.
     fn outlives_a_kill(&self) -> bool;
 
-    /// Makes the block device; a worker answers already.
-    fn make(&self, place: &Place, shape: Shape) -> Result<PathBuf, String>;
+    /// Makes the block device; the process `worker` is ready to serve it.
+    fn make(&self, place: &Place, shape: Shape, worker: u32) -> Result<PathBuf, String>;
+
+    /// Lets it go on with the process `worker`, which is ready to serve it where another one was before.
+    fn go_on(&self, worker: u32) -> Result<(), String>;
 
     /// Whether it was taken away: nobody asks anything any more.
     fn has_ended(&self) -> bool;
 }
 
 /// Best first.
-const ALL: [&dyn Backend; 1] = [&LoopDevice];
+const ALL: [&dyn Backend; 3] = [&UblkDevice, &NbdDevice, &LoopDevice];
 
 /// The way that `by` names, or the best one that this machine has.
 pub(super) fn chosen(by: Option<By>) -> Result<&'static dyn Backend, String> {
@@ -92,4 +129,34 @@ pub(super) fn chosen(by: Option<By>) -> Result<&'static dyn Backend, String> {
 pub(super) fn named(name: &str) -> Result<&'static dyn Backend, String> {
     let found = ALL.into_iter().find(|backend| backend.name() == name);
     found.ok_or_else(|| format!("attach: expected a way that this program knows, found {name:?}"))
+}
+
+/// Sees to it that `file`, which a module of the kernel makes, is there; else why not.
+pub(super) fn missing_file(file: &str, module: &str) -> Option<String> {
+    let is_there = || Path::new(file).exists();
+    if !is_there() {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut load = Command::new("modprobe");
+        load.args(["--quiet", module]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        // Whether it is there is what counts.
+        let _ = load.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+    (!is_there()).then(|| {
+        format!(
+            "expected {file}, found none; load the module (modprobe {module}), or give the container that device"
+        )
+    })
+}
+
+/// Why somebody who is not root cannot do it.
+pub(super) fn missing_root() -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    (!is_root).then(|| "expected root, found another user".to_owned())
+}
+
+/// For a worker that has only to make durable what was answered: the device was taken away.
+pub(super) fn nothing_more() -> Result<(OwnedFd, HandedOver), String> {
+    let ended = nearhead_nbd::kernel::ended_connection();
+    let ended = ended.map_err(|error| format!("attach: out of descriptors: {error}"))?;
+    Ok((ended, HandedOver::Nbd))
 }

@@ -56,6 +56,7 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
     if place.facts().is_ok() && !place.is_held() {
         // There was none, and its worker goes on alone until now.
         facts.control.iter().for_each(|control| wait_for_worker(control));
+        let _ = backend.give_up(&place, Some(&facts.device));
         place.remove();
     }
     match place.take_word() {

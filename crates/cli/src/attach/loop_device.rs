@@ -3,7 +3,7 @@
 //! The connection to the kernel is made here and handed to each worker, so the file outlives them. The loop device reads and writes past the
 //! page cache of the file; its flushes are syncs of the file, its discards and zeroings holes in it. `losetup` makes and ends it.
 
-use super::backend::{Backend, Device, Shape};
+use super::backend::{Backend, Device, HandedOver, Shape, missing_file, missing_root};
 use super::detach::{LOOK_AGAIN, LOOKS};
 use super::place::{Facts, Place};
 use nearhead_one_file::{Connection, Joined, NAME};
@@ -27,15 +27,9 @@ impl Backend for LoopDevice {
     }
 
     fn missing(&self) -> Option<String> {
-        let is_root = rustix::process::geteuid().is_root();
-        let is_there = |path: &str| Path::new(path).exists();
-        if !is_root {
-            return Some("expected root, found another user".to_owned());
-        }
-        let missing = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !is_there(path));
-        missing.map(|path| {
-            format!("expected {path}, found none; load the module (modprobe fuse loop), or give the container that device")
-        })
+        missing_root()
+            .or_else(|| missing_file("/dev/fuse", "fuse"))
+            .or_else(|| missing_file("/dev/loop-control", "loop"))
     }
 
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
@@ -93,16 +87,17 @@ impl Backend for LoopDevice {
 }
 
 impl Device for Shown {
-    fn for_worker(&self) -> Result<OwnedFd, String> {
+    fn for_worker(&self) -> Result<(OwnedFd, HandedOver), String> {
         let failed = |error: std::io::Error| format!("attach: out of descriptors: {error}");
-        self.joined.connection.descriptor().map_err(failed)
+        let descriptor = self.joined.connection.descriptor().map_err(failed)?;
+        Ok((descriptor, HandedOver::File))
     }
 
     fn outlives_a_kill(&self) -> bool {
         self.joined.can_resend
     }
 
-    fn make(&self, place: &Place, shape: Shape) -> Result<PathBuf, String> {
+    fn make(&self, place: &Place, shape: Shape, _worker: u32) -> Result<PathBuf, String> {
         let file = place.shown().join(NAME).display().to_string();
         let block = shape.block_bytes.to_string();
         let mut args = vec!["--find", "--show", "--direct-io=on", "--sector-size", &block];
@@ -119,6 +114,11 @@ impl Device for Shown {
             ));
         }
         Ok(device)
+    }
+
+    fn go_on(&self, _worker: u32) -> Result<(), String> {
+        // Whoever reads from the connection is asked.
+        Ok(())
     }
 
     fn has_ended(&self) -> bool {

@@ -9,8 +9,10 @@ mod desk;
 mod detach;
 mod loop_device;
 mod mounting;
+mod nbd_device;
 mod place;
 mod supervisor;
+mod ublk_device;
 mod upgrade;
 mod worker;
 mod worker_process;
@@ -18,7 +20,7 @@ mod worker_process;
 pub use detach::{DetachArgs, run as detach};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 
-use backend::By;
+use backend::{By, HandedOver};
 use clap::ValueEnum;
 use nearhead_output::{note, say};
 use nearhead_settings::ServeArgs;
@@ -78,6 +80,9 @@ pub struct AttachArgs {
     /// Which part this process has.
     #[arg(long, hide = true)]
     pub role: Option<Role>,
+    /// What a worker is given.
+    #[arg(long, hide = true, value_enum, default_value = "file")]
+    pub handed_over: HandedOver,
 }
 
 /// Runs the command.

@@ -12,7 +12,7 @@
 //!   since what it had answered is to be durable.
 
 use super::AttachArgs;
-use super::backend::{Backend, Device, Shape};
+use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
 use super::place::{Facts, Place};
 use super::worker_process::{Binary, Said, Worker};
@@ -142,7 +142,7 @@ impl Supervisor<'_> {
             let event = events.recv().map_err(|_| "attach: nobody is left (internal error)")?;
             match event {
                 Event::Worker(number, said) if number == self.workers => match said {
-                    Said::Ready { control } => self.worker_is_ready(control),
+                    Said::Ready { control, volume } => self.worker_is_ready(control, volume),
                     Said::Ended(how) => {
                         if self.worker_ended(&how)? {
                             return Ok(());
@@ -165,7 +165,8 @@ impl Supervisor<'_> {
         self.workers += 1;
         self.is_ready = false;
         let (number, sender) = (self.workers, self.sender.clone());
-        let worker = Worker::start(&self.binary, self.device.for_worker()?, move |said| {
+        let (connection, what) = self.device.for_worker()?;
+        let worker = Worker::start(&self.binary, connection, what, move |said| {
             // Nobody hears it once this process ends.
             let _ = sender.send(Event::Worker(number, said));
         })?;
@@ -179,7 +180,8 @@ impl Supervisor<'_> {
         }
     }
 
-    fn worker_is_ready(&mut self, control: Option<PathBuf>) {
+    fn worker_is_ready(&mut self, control: Option<PathBuf>, volume: VolumeFacts) {
+        let process = self.worker.as_ref().map_or(0, Worker::process);
         (self.is_ready, self.pause) = (true, PAUSE_MIN);
         match &mut self.facts {
             None => {
@@ -193,16 +195,26 @@ impl Supervisor<'_> {
                 self.facts = Some(facts);
                 let (device, place, sender) =
                     (Arc::clone(&self.device), self.place.clone(), self.sender.clone());
-                let shape =
-                    Shape { block_bytes: self.args.block_size.bytes(), read_only: self.read_only };
+                let shape = Shape {
+                    block_bytes: self.args.block_size.bytes(),
+                    read_only: self.read_only,
+                    volume,
+                };
                 std::thread::spawn(move || {
-                    let _ = sender.send(Event::Made(device.make(&place, shape)));
+                    let _ = sender.send(Event::Made(device.make(&place, shape, process)));
                 });
             }
             Some(facts) => {
                 note(&format!("attached volume {}: going on", self.place.name));
                 facts.control = control;
                 self.tell_others();
+                let (device, name) = (Arc::clone(&self.device), self.place.name.clone());
+                // On a thread of its own: it waits for the worker, who may end meanwhile.
+                std::thread::spawn(move || {
+                    if let Err(why) = device.go_on(process) {
+                        note(&format!("attached volume {name}: {why}"));
+                    }
+                });
             }
         }
         if let Some(Upgrade { answer, .. }) = self.upgrade.take() {

@@ -3,10 +3,12 @@
 //! It has the volume and nothing else. It may be killed at any moment: whoever started it starts another one.
 
 use super::AttachArgs;
+use super::backend::HandedOver;
 use super::place::Place;
-use crate::serve::{Showing, serve};
+use crate::serve::{Handed, Showing, serve};
 use nearhead_one_file::Connection;
 use nearhead_settings::ServeArgs;
+use nearhead_ublk::BlockShape;
 use std::os::fd::AsFd;
 
 /// Serves until the device is taken away or a signal stops it.
@@ -16,7 +18,13 @@ pub(super) fn run(args: &AttachArgs, settings: ServeArgs) -> Result<(), String> 
     let device =
         device.map_err(|error| format!("attach: no connection was handed over: {error}"))?;
     let showing = Showing::HandedOver {
-        connection: Connection::inherited(device),
+        handed: match args.handed_over {
+            HandedOver::File => Handed::File(Connection::inherited(device)),
+            HandedOver::Nbd => Handed::Nbd(device),
+            HandedOver::Ublk => {
+                Handed::Ublk { device, shape: BlockShape { block_bytes: args.block_size.bytes() } }
+            }
+        },
         kept: place.kept(),
         place: place.link().display().to_string(),
     };

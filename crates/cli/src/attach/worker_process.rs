@@ -1,5 +1,7 @@
 //! A worker as its supervisor has it: the program it runs, what it says, and how it ended.
 
+use super::backend::{HandedOver, VolumeFacts};
+use clap::ValueEnum;
 use nearhead_output::note;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
@@ -52,7 +54,7 @@ impl Binary {
 #[derive(Debug)]
 pub(super) enum Said {
     /// It serves, and answers commands there.
-    Ready { control: Option<PathBuf> },
+    Ready { control: Option<PathBuf>, volume: VolumeFacts },
     /// It is no more; how it ended, nothing if well.
     Ended(String),
 }
@@ -62,16 +64,22 @@ pub(super) enum Said {
 struct Line {
     event: String,
     control: Option<PathBuf>,
+    #[serde(flatten)]
+    volume: VolumeFacts,
 }
 
 /// A worker that was started.
-pub(super) struct Worker(Option<OwnedFd>);
+pub(super) struct Worker {
+    handle: Option<OwnedFd>,
+    process: u32,
+}
 
 impl Worker {
-    /// Starts `binary` as a worker for what `connection` is. `hears` is called on another thread, at the end with [`Said::Ended`].
+    /// Starts `binary` as a worker for `connection`, which is what `handed_over` says. `hears` is called on another thread, at the end with [`Said::Ended`].
     pub(super) fn start(
         binary: &Binary,
         connection: OwnedFd,
+        handed_over: HandedOver,
         hears: impl Fn(Said) + Send + 'static,
     ) -> Result<Self, String> {
         let failed = |error: std::io::Error| {
@@ -79,6 +87,12 @@ impl Worker {
         };
         let mut command = binary.command();
         command.args(super::arguments_for("worker")).stdin(Stdio::from(connection));
+        // An older program that knows only the other one is not told.
+        if handed_over != HandedOver::default()
+            && let Some(value) = handed_over.to_possible_value()
+        {
+            command.args(["--handed-over", value.get_name()]);
+        }
         // A signal for the terminal's programs is the supervisor's to judge.
         command
             .stdout(Stdio::piped())
@@ -87,14 +101,15 @@ impl Worker {
             .process_group(0);
         let mut child = command.spawn().map_err(failed)?;
         let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        let process = child.id();
         let stdout = child.stdout.take();
         let listening = std::thread::Builder::new().name("worker".to_owned());
         let listening = listening.spawn(move || {
             for line in stdout.into_iter().flat_map(|it| BufReader::new(it).lines()) {
                 let Ok(line) = line else { break };
                 match serde_json::from_str(&line) {
-                    Ok(Line { event, control }) if event == "serving" => {
-                        hears(Said::Ready { control });
+                    Ok(Line { event, control, volume }) if event == "serving" => {
+                        hears(Said::Ready { control, volume });
                     }
                     _ => note(&line),
                 }
@@ -104,12 +119,17 @@ impl Worker {
             hears(Said::Ended(ended.map_or_else(|error| error.to_string(), how)));
         });
         listening.map_err(failed)?;
-        Ok(Self(handle))
+        Ok(Self { handle, process })
+    }
+
+    /// Its number.
+    pub(super) fn process(&self) -> u32 {
+        self.process
     }
 
     /// Asks it to end in order.
     pub(super) fn stop(&self) {
-        if let Some(handle) = &self.0 {
+        if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::TERM);
         }
     }

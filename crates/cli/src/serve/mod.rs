@@ -20,7 +20,7 @@ pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
 use nearhead_settings::Tuner;
 pub use served::Served;
-pub use shown::Showing;
+pub use shown::{Handed, Showing};
 use signals::Hangup;
 pub use signals::Signals;
 
@@ -63,6 +63,8 @@ struct Ready<'a> {
     uris: &'a [String],
     control: Option<&'a Path>,
     read_only: bool,
+    rotational: bool,
+    fast_zero: bool,
     recovery_records: u64,
     recovery_read_bytes: u64,
     pid: u32,
@@ -373,6 +375,8 @@ fn announce(
             uris,
             control,
             read_only: info.read_only,
+            rotational: info.rotational,
+            fast_zero: info.fast_zero,
             recovery_records: status.recovery_records,
             recovery_read_bytes: status.recovery_read_bytes,
             pid: std::process::id(),

@@ -258,6 +258,9 @@ impl Served {
                 None => self.replies.push_back(reply),
             }
         }
+        if let Some(shown) = &mut self.shown {
+            shown.send();
+        }
     }
 
     /// Takes what the kernel asks by now.

@@ -1,4 +1,4 @@
-//! A served volume as a file as well: `serve --file FOLDER`, and the process that works for `nearhead attach`.
+//! A served volume as a file or a block device as well: `serve --file FOLDER`, and the process that works for `nearhead attach`.
 //!
 //! With a folder of its own the daemon mounts it once the volume is open, and ends when somebody unmounts it; whoever uses the file when
 //! it ends otherwise gets errors. A connection that was handed over is somebody else's: another process goes on with it, so nothing is
@@ -8,10 +8,13 @@ use super::served::{Opened, Served};
 use nearhead_engine::Ack;
 use nearhead_handover::Kept;
 use nearhead_nbd::ShutdownHandle;
+use nearhead_nbd::kernel::KernelFront;
 use nearhead_one_file::{Connection, LastingFile, NAME};
 use nearhead_output::note;
-use nearhead_service::{Reply, Request, RequestId, Service};
-use std::os::fd::BorrowedFd;
+use nearhead_service::{LastingFront, Reply, Request, RequestId, Service, ServiceInfo};
+use nearhead_ublk::{BlockShape, Ublk};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 /// Requests taken from the kernel before the volume is driven.
@@ -24,14 +27,30 @@ pub enum Showing {
     Nothing,
     /// As the one file in this folder.
     Folder(PathBuf),
-    /// As the file behind a connection that outlives this process.
+    /// As what outlives this process.
     HandedOver {
-        /// The connection.
-        connection: Connection,
+        /// The kernel's side of it.
+        handed: Handed,
         /// What is answered and not flushed is in this file.
         kept: PathBuf,
         /// Where people find it.
         place: String,
+    },
+}
+
+/// A kernel's side that another process made.
+#[derive(Debug)]
+pub enum Handed {
+    /// The connection behind a mounted folder.
+    File(Connection),
+    /// One end of a socket whose other end the kernel's client of NBD has.
+    Nbd(OwnedFd),
+    /// A device of the ublk driver, opened.
+    Ublk {
+        /// It.
+        device: OwnedFd,
+        /// What whoever attached it decided.
+        shape: BlockShape,
     },
 }
 
@@ -87,26 +106,51 @@ impl Showing {
         served: &mut Served,
         stop: &ShutdownHandle,
     ) -> Result<Option<Folder>, String> {
-        let (connection, folder) = match self {
+        let (handed, folder) = match self {
             Self::Nothing => return Ok(None),
-            Self::Folder(folder) => (Connection::mount(&folder)?.connection, Some(Folder(folder))),
-            Self::HandedOver { connection, .. } => {
-                // What a process before this one had not answered. A kernel that cannot do it never hands over after a kill.
-                let _ = connection.resend();
-                (connection, None)
+            Self::Folder(folder) => {
+                (Handed::File(Connection::mount(&folder)?.connection), Some(Folder(folder)))
+            }
+            Self::HandedOver { handed, .. } => {
+                if let Handed::File(connection) = &handed {
+                    // What a process before this one had not answered. A kernel that cannot do it never hands over after a kill.
+                    let _ = connection.resend();
+                }
+                (handed, None)
             }
         };
         let (info, losses) = (served.info(), Service::losses(served));
-        let file = LastingFile::new(connection, &info, served.wake().fd, losses);
-        let file = file.map_err(|error| format!("a file of the volume: {error}"))?;
-        served.show(Shown { file, stop: stop.clone(), is_over: false, has_told: false });
+        let front = handed.front(&info, served.wake().fd, losses);
+        let front = front.map_err(|error| format!("the kernel's side of the volume: {error}"))?;
+        served.show(Shown { front, stop: stop.clone(), is_over: false, has_told: false });
         Ok(folder)
     }
 }
 
-/// The file.
+impl Handed {
+    fn front(
+        self,
+        info: &ServiceInfo,
+        of_service: Option<BorrowedFd<'_>>,
+        losses: u64,
+    ) -> io::Result<Box<dyn LastingFront>> {
+        Ok(match self {
+            Self::File(connection) => {
+                Box::new(LastingFile::new(connection, info, of_service, losses)?)
+            }
+            Self::Nbd(socket) => {
+                Box::new(KernelFront::new(socket, info.clone(), of_service, losses)?)
+            }
+            Self::Ublk { device, shape } => {
+                Box::new(Ublk::new(device, shape, info, of_service, losses)?)
+            }
+        })
+    }
+}
+
+/// The kernel's side.
 pub(super) struct Shown {
-    file: LastingFile,
+    front: Box<dyn LastingFront>,
     stop: ShutdownHandle,
     is_over: bool,
     has_told: bool,
@@ -115,23 +159,23 @@ pub(super) struct Shown {
 impl Shown {
     /// Readable when the volume is to be driven.
     pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.file.wake_fd()
+        self.front.wake_fd()
     }
 
     /// Whether a reply is for the kernel.
     pub(super) fn is_mine(&self, id: RequestId) -> bool {
-        self.file.is_mine(id)
+        self.front.is_mine(id)
     }
 
     /// The next request of the kernel. Once there can be none the daemon is asked to stop, but not before it has caught up with what a
     /// process before it had answered.
     pub(super) fn receive(&mut self, losses: u64, is_catching_up: bool) -> Option<Request> {
-        let received = self.file.receive(losses);
+        let received = self.front.receive(losses);
         if let Err(error) = &received {
-            self.file.leave();
+            self.front.leave();
             note(&format!("the connection to the kernel failed: {error}; stopping"));
         }
-        self.is_over |= received.is_err() || self.file.has_ended();
+        self.is_over |= received.is_err() || self.front.has_ended();
         if self.is_over && !is_catching_up && !std::mem::replace(&mut self.has_told, true) {
             self.stop.request();
         }
@@ -140,13 +184,20 @@ impl Shown {
 
     /// Answers the kernel.
     pub(super) fn reply(&mut self, reply: Reply) {
-        if let Err(error) = self.file.reply(reply) {
+        if let Err(error) = self.front.reply(reply) {
             note(&format!("an answer did not reach the kernel: {error}"));
+        }
+    }
+
+    /// Hands over what was answered.
+    pub(super) fn send(&mut self) {
+        if let Err(error) = self.front.send() {
+            note(&format!("answers did not reach the kernel: {error}"));
         }
     }
 
     /// Nothing more is taken from the kernel.
     pub(super) fn leave(&mut self) {
-        self.file.leave();
+        self.front.leave();
     }
 }

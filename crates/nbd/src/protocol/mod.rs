@@ -22,6 +22,7 @@ pub use inbox::STAGING_BYTES;
 pub use machine::{Event, Intake, Machine, OPTION_BYTES_MAX, SKIP_BYTES_MAX};
 pub use options::TlsMode;
 pub use outbox::{Outbox, SLICES_MAX};
-pub(crate) use reply::{Form, tidy_extents};
+pub(crate) use reply::{Form, Replies, errno_of, tidy_extents};
 pub use reply::{Handle, ReadAsked};
+pub(crate) use request::{Agreed, Header, validate_request};
 pub use request::{ClientCommand, ClientRequest};

@@ -36,3 +36,4 @@ pub use listener::SocketAccess;
 pub use shutdown::ShutdownHandle;
 pub use statistics::Statistics;
 pub use tls::{TlsFiles, TlsKeys};
+pub(crate) use transport::send_some;

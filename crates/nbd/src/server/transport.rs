@@ -142,7 +142,8 @@ fn receive_tls(
     }
 }
 
-fn send_some(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+/// Sends what the socket takes at this moment; none if that is nothing.
+pub(crate) fn send_some(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
     let mut ancillary = SendAncillaryBuffer::default();
     match rustix::net::sendmsg(socket, slices, &mut ancillary, SendFlags::NOSIGNAL) {
         Ok(sent) => Ok(Some(sent)),

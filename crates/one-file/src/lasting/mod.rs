@@ -1,9 +1,7 @@
 //! A service as one file whose server may change: one process may go on where another was killed, and programs that use the file wait
 //! meanwhile.
 //!
-//! It is a front that whoever drives the service holds beside it, on the same thread: [`LastingFile::receive`] gives requests for the
-//! service, [`LastingFile::reply`] takes its replies, and [`LastingFile::wake_fd`] is readable when either has something to do. What it
-//! keeps true:
+//! It is a [`LastingFront`]. What it keeps true besides:
 //!
 //! - every request reaches the service as the kernel made it, no cache between; what is no whole block is refused by the service (EINVAL);
 //! - a question gets at most one answer, and none that is early;
@@ -23,10 +21,11 @@ mod words;
 pub use connection::{Connection, Joined};
 
 use crate::NAME;
-use crate::answers::errno;
 use connection::{REQUEST_BYTES_MAX, Received};
 use nearhead_disk::{ALIGN_BYTES, BufferMut, BufferPool, Payload, bytes_of};
-use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, ServiceInfo};
+use nearhead_service::{
+    ErrorKind, LASTING_FRONT_IDS, LastingFront, Operation, Reply, Request, RequestId, ServiceInfo,
+};
 use rustix::event::epoll;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -35,8 +34,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use words::{Asked, FILE, FOLDER, Facts, Question, WRITE_HEADER_BYTES};
 
-/// Requests of this front; those of others are named below it.
-const IDS: u64 = 1 << 62;
 /// A write of so many bytes keeps the memory that it was received in; a smaller one would keep far more than it needs.
 const KEPT_BYTES_MIN: usize = 64 << 10;
 /// Parts of a read that are given to the kernel one by one; more are put together first.
@@ -107,7 +104,7 @@ impl LastingFile {
             zeroes_fast: info.fast_zero,
             poller,
             waiting: HashMap::new(),
-            newest: IDS,
+            newest: LASTING_FRONT_IDS,
             rest: room(&mut pool),
             pool,
             front: [0; WRITE_HEADER_BYTES],
@@ -115,56 +112,6 @@ impl LastingFile {
             has_ended: false,
             losses_told: losses,
         })
-    }
-
-    /// Readable when the service is to be driven.
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
-    }
-
-    /// Whether it was unmounted: nobody asks anything any more.
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
-    }
-
-    /// Whether a reply to `id` is for this front.
-    pub fn is_mine(&self, id: RequestId) -> bool {
-        self.waiting.contains_key(&id.0)
-    }
-
-    /// Requests at the service.
-    pub fn outstanding(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// From now on nothing more is read: it is for whoever has the connection next. What was read is answered.
-    pub fn leave(&mut self) {
-        if self.is_reading {
-            self.is_reading = false;
-            let _ = epoll::delete(&self.poller, &self.connection);
-        }
-    }
-
-    /// The next request for the service, if there is one now. `losses` is what the service tells of ([`nearhead_service::Service::losses`]).
-    ///
-    /// # Errors
-    /// The connection fails; there will be nothing more.
-    pub fn receive(&mut self, losses: u64) -> io::Result<Option<Request>> {
-        while self.is_reading {
-            match self.connection.receive(&mut self.front, &mut self.rest)? {
-                Received::Nothing => return Ok(None),
-                Received::Ended => {
-                    self.has_ended = true;
-                    self.leave();
-                }
-                Received::Bytes(len) => {
-                    if let Some(request) = self.take(len, losses)? {
-                        return Ok(Some(request));
-                    }
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// What a question of `len` bytes asks the service; everything else is answered here.
@@ -288,17 +235,59 @@ impl LastingFile {
         }
     }
 
-    /// Answers whoever waits for `reply`.
-    ///
-    /// # Errors
-    /// The connection fails.
-    pub fn reply(&mut self, reply: Reply) -> io::Result<()> {
+    fn give(&self, unique: u64, parts: &[Payload]) -> io::Result<()> {
+        let as_they_are: Option<Vec<&[u8]>> = parts
+            .iter()
+            .map(|part| match part {
+                Payload::Bytes(bytes) => Some(&**bytes),
+                Payload::Zeros(_) | Payload::Phantom(_) => None,
+            })
+            .collect();
+        match as_they_are.filter(|parts| parts.len() <= PARTS_MAX) {
+            Some(parts) => self.connection.answer(unique, Ok(&parts)),
+            None => self.connection.answer(unique, Ok(&[&bytes_of(parts)])),
+        }
+    }
+}
+
+impl LastingFront for LastingFile {
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+
+    fn is_mine(&self, id: RequestId) -> bool {
+        self.waiting.contains_key(&id.0)
+    }
+
+    fn receive(&mut self, losses: u64) -> io::Result<Option<Request>> {
+        while self.is_reading {
+            match self.connection.receive(&mut self.front, &mut self.rest)? {
+                Received::Nothing => return Ok(None),
+                Received::Ended => {
+                    self.has_ended = true;
+                    self.leave();
+                }
+                Received::Bytes(len) => {
+                    if let Some(request) = self.take(len, losses)? {
+                        return Ok(Some(request));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn reply(&mut self, reply: Reply) -> io::Result<()> {
         let Some((unique, waiting)) = self.waiting.remove(&reply.id.0) else { return Ok(()) };
         let parts = match reply.result {
             Ok(parts) => parts,
             // It came too late for this process: it is for whoever has the connection next, who is asked again.
             Err(error) if error.kind == ErrorKind::ShuttingDown && !self.has_ended => return Ok(()),
-            Err(error) => return self.connection.answer(unique, Err(errno(&error))),
+            Err(error) => {
+                return self
+                    .connection
+                    .answer(unique, Err(Errno::from_raw_os_error(error.kind.errno())));
+            }
         };
         match waiting {
             Waiting::Read => self.give(unique, &parts),
@@ -315,17 +304,19 @@ impl LastingFile {
         }
     }
 
-    fn give(&self, unique: u64, parts: &[Payload]) -> io::Result<()> {
-        let as_they_are: Option<Vec<&[u8]>> = parts
-            .iter()
-            .map(|part| match part {
-                Payload::Bytes(bytes) => Some(&**bytes),
-                Payload::Zeros(_) | Payload::Phantom(_) => None,
-            })
-            .collect();
-        match as_they_are.filter(|parts| parts.len() <= PARTS_MAX) {
-            Some(parts) => self.connection.answer(unique, Ok(&parts)),
-            None => self.connection.answer(unique, Ok(&[&bytes_of(parts)])),
+    fn send(&mut self) -> io::Result<()> {
+        // Each is handed over at once.
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if self.is_reading {
+            self.is_reading = false;
+            let _ = epoll::delete(&self.poller, &self.connection);
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
     }
 }
