@@ -12,6 +12,7 @@ use nearhead_disk::BufferMut;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -233,6 +234,14 @@ fn who_uses_it_is_named_and_keeps_it() {
     drop(file);
     attached.kill_worker();
     assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), "written");
+    // A file system that saw an error takes nothing more.
+    let mut more = File::create(folder.join("more")).unwrap();
+    more.write_all(b"as well").unwrap();
+    more.sync_all().unwrap();
+    drop(more);
+    attached.detach(&["--unmount"]);
+    run_ok(&scratch, &["attach", &attached.target, "--as", &attached.name, "--mount", place]);
+    assert_eq!(std::fs::read_to_string(folder.join("more")).unwrap(), "as well");
     attached.detach(&["--unmount"]);
     attached.attach(&[]);
     let user = attached.open();

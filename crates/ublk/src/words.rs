@@ -219,6 +219,10 @@ impl Descriptor {
             5 => Asked::Zeroes { is_durable },
             _ => return None,
         };
+        if asked == Asked::Flush {
+            // It is of everything; the kernel says -1 as where.
+            return Some(Self { asked, offset: 0, len: 0 });
+        }
         let offset = words[1].checked_mul(SECTOR_BYTES)?;
         Some(Self { asked, offset, len: u64::from(sectors) * SECTOR_BYTES })
     }
@@ -293,7 +297,7 @@ mod tests {
         let expected =
             Descriptor { asked: Asked::Write { is_durable: true }, offset: 8192, len: 4096 };
         assert_eq!(durable, Some(expected));
-        let flush = Descriptor::from_words([2, 0, 0]);
+        let flush = Descriptor::from_words([2, u64::MAX, 0]);
         assert_eq!(flush, Some(Descriptor { asked: Asked::Flush, offset: 0, len: 0 }));
         for kind in [4, 13, 255] {
             assert_eq!(Descriptor::from_words([kind | 8 << 32, 0, 0]), None, "{kind}");
