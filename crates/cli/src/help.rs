@@ -37,7 +37,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 /// Of the others.
 const OTHERS: &str = "Other";
 
-/// Which preset is for whom, shorter than docs/operations.md.
+/// Which preset is for whom, shorter than docs/create.md.
 const PRESETS: &str = "Which preset?
   Take none: `nearhead` is what you want on a disk, a partition or an image.
   It writes small durable writes where the disk's head is, and large ones home at once.

@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_every_name_and_the_format_every_number() {
-        let guide = include_str!("../../../docs/operations.md");
+        let guide = include_str!("../../../docs/create.md");
         let format = include_str!("../../../docs/format.md");
         for named in PRESETS {
             assert!(guide.contains(&format!("`{}`", named.name)), "{}", named.name);
