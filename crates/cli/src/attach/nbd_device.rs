@@ -31,7 +31,7 @@ struct Inner {
 }
 
 struct Made {
-    identifier: String,
+    place: Place,
     inner: Mutex<Inner>,
 }
 
@@ -51,7 +51,8 @@ impl Backend for NbdDevice {
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
         // Of a process before this one that ended with everybody who used it.
         let _ = std::fs::remove_file(place.kept());
-        Ok(Box::new(Made { identifier: identifier(place), inner: Mutex::default() }))
+        let _ = std::fs::remove_file(place.ended());
+        Ok(Box::new(Made { place: place.clone(), inner: Mutex::default() }))
     }
 
     fn is_there(&self, place: &Place, facts: &Facts) -> bool {
@@ -59,20 +60,24 @@ impl Backend for NbdDevice {
     }
 
     fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String> {
-        self.give_up(place, Some(&facts.device))
+        self.give_up(place, Some(&facts.device))?;
+        // Nobody uses it, so it goes at once.
+        if within(SEES_MAX, || !is_of(&facts.device, place)) {
+            return Ok(());
+        }
+        let (device, limit) = (facts.device.display(), SEES_MAX.as_secs());
+        Err(format!("nbd: expected that {device} ends within {limit} s, found it there"))
     }
 
     fn give_up(&self, place: &Place, device: Option<&Path>) -> Result<(), String> {
         let ours = device.filter(|device| is_of(device, place));
         let Some(number) = ours.and_then(number_of) else { return Ok(()) };
-        let ended = Nbd::open().and_then(|mut kernel| kernel.disconnect(number));
-        ended.map_err(|error| failed("ending the device", &error))?;
+        // The kernel shows it as connected for as long as somebody has it open.
+        let noted = std::fs::write(place.ended(), "");
+        noted.map_err(|error| failed("noting that the device ends", &error))?;
         // Its worker is told by the kernel, and ends by itself.
-        if within(SEES_MAX, || !Nbd::is_connected(number, &identifier(place))) {
-            return Ok(());
-        }
-        let limit = SEES_MAX.as_secs();
-        Err(format!("nbd: expected that /dev/nbd{number} ends within {limit} s, found it there"))
+        let ended = Nbd::open().and_then(|mut kernel| kernel.disconnect(number));
+        ended.map_err(|error| failed("ending the device", &error))
     }
 }
 
@@ -99,7 +104,7 @@ impl Device for Made {
             size_bytes: shape.volume.size_bytes,
             block_bytes: shape.block_bytes,
             flags: offered_flags(shape.read_only, shape.volume.rotational, shape.volume.fast_zero),
-            identifier: &self.identifier,
+            identifier: &identifier(&self.place),
         };
         let made = Nbd::open().and_then(|mut kernel| kernel.connect(socket.as_fd(), device));
         let number = made.map_err(|error| failed("making a device", &error))?;
@@ -114,15 +119,16 @@ impl Device for Made {
         let mut outcome = Ok(());
         // It takes another connection once it has seen that the last one ended.
         let went_on = within(SEES_MAX, || {
-            outcome = kernel.reconnect(number, socket.as_fd(), &self.identifier);
+            outcome = kernel.reconnect(number, socket.as_fd(), &identifier(&self.place));
             outcome.is_ok()
         });
         if went_on { Ok(()) } else { outcome.map_err(|error| failed("going on", &error)) }
     }
 
     fn has_ended(&self) -> bool {
+        let is_connected = |number| Nbd::is_connected(number, &identifier(&self.place));
         let number = self.inner().number;
-        number.is_some_and(|number| !Nbd::is_connected(number, &self.identifier))
+        number.is_some_and(|number| self.place.ended().exists() || !is_connected(number))
     }
 }
 

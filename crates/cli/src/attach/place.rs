@@ -5,6 +5,7 @@
 //!                             facts.json  what others need to know to find, use and detach it
 //!                             file/       where the volume is shown as a file, if it is
 //!                             answered    what was answered and is not flushed yet (nearhead-handover)
+//!                             ended       that the device was taken away, where the kernel does not say so at once
 //!                             socket      takes `upgrade`
 //!                             log         what it says, unless it runs in the foreground
 //!                             failed      why it did not end well, if it did not
@@ -216,7 +217,7 @@ impl Place {
     /// Takes everything away. What is mounted in it stays.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(self.link());
-        for path in [self.facts_path(), self.kept(), self.socket(), self.log()] {
+        for path in [self.facts_path(), self.kept(), self.ended(), self.socket(), self.log()] {
             let _ = std::fs::remove_file(path);
         }
         let _ = std::fs::remove_dir(self.shown());
@@ -258,6 +259,11 @@ impl Place {
     /// What was answered and is not flushed.
     pub(super) fn kept(&self) -> PathBuf {
         self.folder.join("answered")
+    }
+
+    /// Whether the device was taken away, where the kernel does not say so at once.
+    pub(super) fn ended(&self) -> PathBuf {
+        self.folder.join("ended")
     }
 
     /// What takes `upgrade`.
