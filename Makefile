@@ -27,8 +27,8 @@ IMAGES ?= 100000000
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
 
-# Of the workspace.
-version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# What the static binary is built for.
+musl := $(shell uname -m)-unknown-linux-musl
 
 .PHONY: help
 help: ## list the commands
@@ -135,41 +135,41 @@ wheel: libraries ## a Python wheel with the library inside: target/wheel
 	python3 -m pip wheel --no-deps --wheel-dir target/wheel target/wheel-build \
 	    --config-settings="--build-option=--plat-name=$$(python3 -c 'import sysconfig; print(sysconfig.get_platform().replace("-", "_"))')"
 
-# Builds nothing, so that it works as root where only the user has Rust.
+# The deb and the static binary are tried by targets of their own, as they take root and minutes.
+.PHONY: deb
+deb: ## a Debian package: target/deb; needs cargo-deb
+	@scripts/install-deps deb
+	@$(MAKE) --no-print-directory docs libraries
+	@scripts/build-deb
+
+.PHONY: test-deb
+test-deb: deb ## install, attach, upgrade while in use, remove and purge that package in a minimal Debian; as root
+	@scripts/test-deb
+
+.PHONY: static
+static: ## one file that needs no library of the system (musl, without TLS-PSK): target/static/nearhead
+	@scripts/install-deps static
+	$(CARGO) build --release --target $(musl) --package nearhead-cli --no-default-features
+	@install -D -m 755 --strip $(built)/$(musl)/release/nearhead target/static/nearhead
+	@cp LICENSE-APACHE LICENSE-MIT target/static/
+	@scripts/third-party-licences --filter-platform $(musl) --no-default-features > target/static/third-party-licences
+
+.PHONY: test-static
+test-static: static ## serve a volume with that file in a folder that has nothing else; as root
+	@scripts/test-static
+
+.PHONY: test-image
+test-image: static ## build the last stage of the Dockerfile from that file, and serve with it; as root, with buildah
+	@scripts/test-image
+
+# What is put where is said in contrib/files.list. Neither of them builds anything, so that they work as root where only the user has Rust.
 .PHONY: install
 install: ## install the program, its man pages, completions, systemd units, udev rule, alerts and dashboard below PREFIX
-	@if [ ! -x $(nearhead) ] || [ ! -d target/docs ]; then \
-	    echo "install: expected $(nearhead) and target/docs, found none; run first: make docs" >&2; \
-	    exit 1; \
-	fi
-	install -D -m 755 $(nearhead) $(DESTDIR)$(PREFIX)/bin/nearhead
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system
-	find target/docs -name '*.1' -exec install -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 {} +
-	install -D -m 644 "$$(find target/docs -name nearhead.bash)" \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/nearhead
-	install -D -m 644 "$$(find target/docs -name _nearhead)" \
-	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearhead
-	install -D -m 644 "$$(find target/docs -name nearhead.fish)" \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearhead.fish
-	if [ -f $(built)/release/libnearhead_wal_c.so ]; then \
-	    install -D -m 755 $(built)/release/libnearhead_wal_c.so $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.so; \
-	    install -D -m 644 $(built)/release/libnearhead_wal_c.a $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.a; \
-	    install -D -m 644 crates/wal-c/include/nearhead_wal.h $(DESTDIR)$(PREFIX)/include/nearhead_wal.h; \
-	    install -D -m 644 crates/preload/include/nearhead_durability.h $(DESTDIR)$(PREFIX)/include/nearhead_durability.h; \
-	    install -D -m 755 $(built)/release/nearhead-wal-helper $(DESTDIR)$(PREFIX)/bin/nearhead-wal-helper; \
-	    install -D -m 755 $(built)/release/libnearhead_preload.so $(DESTDIR)$(PREFIX)/lib/nearhead/libnearhead_preload.so; \
-	    install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig; \
-	    sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' crates/wal-c/nearhead_wal.pc.in \
-	        > $(DESTDIR)$(PREFIX)/lib/pkgconfig/nearhead_wal.pc; \
-	else \
-	    echo "install: without libnearhead_wal and nearhead run; for them run first: make libraries"; \
-	fi
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/nearhead contrib/prometheus/alerts.yml contrib/grafana/nearhead.json
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d contrib/udev/70-nearhead.rules
-	for unit in contrib/systemd/*.service contrib/systemd/*.socket; do \
-	    sed 's|/usr/local/bin/|$(PREFIX)/bin/|' "$$unit" \
-	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/"$${unit##*/}"; \
-	done
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-files install
+
+.PHONY: uninstall
+uninstall: ## take away what `make install` put below PREFIX
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-files uninstall
 
 .PHONY: clean
 clean: ## remove everything below target

@@ -46,10 +46,23 @@ use nearhead_output as output;
 use nearhead_settings::units;
 use std::process::ExitCode;
 
+/// musl's own makes fewer small requests a second than the normal build: docs/install.md has the numbers.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What `--version` says, and so what a build lacks; `-V` says the number alone.
+const VERSION: &str = if cfg!(feature = "psk") {
+    env!("CARGO_PKG_VERSION")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), ", built without --tls-psk (keys shared beforehand)")
+};
+
 #[derive(Parser, Debug)]
 #[command(
     name = "nearhead",
     version,
+    long_version = VERSION,
     about = "Small durable writes stay fast, bulk I/O keeps the disk's bandwidth"
 )]
 struct Cli {
