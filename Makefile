@@ -48,6 +48,11 @@ build: ## build the program, optimized: target/release/nearhead
 demo: build ## see it work on an emulated disk: a table, and target/demo/report.html
 	$(nearhead) demo --out target/demo
 
+.PHONY: demo-postgres
+demo-postgres: build ## PostgreSQL beside a backup, on plain ext4 and on Nearhead, on emulated disks; as root: target/demo-postgres
+	@scripts/install-deps postgres
+	@scripts/demo-postgres $(nearhead) $(DEMO_POSTGRES)
+
 .PHONY: figures
 figures: build ## the papers' figures on disk models, in virtual time: target/figures/report.html
 	$(nearhead) figures --out target/figures
