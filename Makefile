@@ -48,6 +48,10 @@ build: ## build the program, optimized: target/release/nearhead
 demo: build ## see it work on an emulated disk: a table, and target/demo/report.html
 	$(nearhead) demo --out target/demo
 
+.PHONY: book
+book: ## all documents as a book to read in a browser: target/book/index.html; needs mdbook
+	@scripts/book
+
 .PHONY: demo-postgres
 demo-postgres: build ## PostgreSQL beside a backup, on plain ext4 and on Nearhead, on emulated disks; as root: target/demo-postgres
 	@scripts/install-deps postgres

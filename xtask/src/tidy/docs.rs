@@ -85,13 +85,13 @@ fn problem_with(tree: &Tree, path: &str, text: &str, target: &str) -> Option<Str
         .then(|| format!("{linked} has no heading #{anchor}"))
 }
 
-fn is_elsewhere(target: &str) -> bool {
+pub(super) fn is_elsewhere(target: &str) -> bool {
     target.contains("://") || target.starts_with("mailto:")
 }
 
 /// `target` as seen from the document `path`, from the root of the repository; what climbs out of
 /// it keeps its `..`, which no file of the tree has.
-fn resolve(path: &str, target: &str) -> String {
+pub(super) fn resolve(path: &str, target: &str) -> String {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
@@ -107,7 +107,7 @@ fn resolve(path: &str, target: &str) -> String {
 }
 
 /// Targets of Markdown and HTML links with their lines; code is left out.
-fn links_of(text: &str) -> Vec<(usize, String)> {
+pub(super) fn links_of(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (number, line) in prose_lines(text) {
         let line = without_code_spans(line);

@@ -3,6 +3,7 @@
 //! A rule is a function from the tree to findings. Rules share nothing but the tree, read it once,
 //! and never write. Each finding says where, what was expected, what was found and what to do.
 
+mod book;
 mod code;
 mod docs;
 mod manifests;
@@ -76,6 +77,7 @@ fn check(tree: &Tree, packages: &[Package]) -> Report {
     findings.extend(purity::check(tree));
     findings.extend(sources::check(tree));
     findings.extend(docs::check(tree, packages));
+    findings.extend(book::check(tree));
     findings.sort();
     Report { findings, files_read: tree.texts().count() }
 }
