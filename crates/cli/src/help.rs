@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Look", &["status", "check", "dump", "fsck"]),
     ("Mend", &["repair", "forget-log", "backup-metadata", "restore-metadata"]),
-    ("Study", &["disk", "demo", "replay", "bench", "figures"]),
+    ("Study", &["disk", "demo", "trace", "replay", "bench", "figures"]),
 ];
 /// Of the others.
 const OTHERS: &str = "Other";

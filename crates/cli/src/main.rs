@@ -37,6 +37,7 @@ mod status;
 mod stop;
 mod target;
 mod timed;
+mod trace;
 mod uri;
 mod wal;
 
@@ -128,7 +129,9 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Reproduce the papers' figures on disk models in virtual time
     Figures(figures::FiguresArgs),
-    /// Replay a block trace on a disk model in virtual time
+    /// Record what goes to a block device, for replay
+    Trace(trace::TraceArgs),
+    /// Replay a block trace on a disk model, and say whether Nearhead would help
     Replay(replay::ReplayArgs),
     /// Run a program as it is, with its logs through the log library
     Run(run::RunArgs),
@@ -175,6 +178,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Figures(args) => figures::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Wal(command) => wal::run(&command),

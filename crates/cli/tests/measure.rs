@@ -43,7 +43,8 @@ fn a_replay_reports_each_preset_and_counts_bad_lines() {
     let output =
         nearhead(&["replay", &trace, "--preset", "nolog,mlb-32", "--format", "msr", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = &report["outcomes"];
     assert_eq!(rows.as_array().unwrap().len(), 2);
     for (row, preset) in rows.as_array().unwrap().iter().zip(["nolog", "mlb-32"]) {
         assert_eq!(row["preset"], preset);
@@ -53,6 +54,12 @@ fn a_replay_reports_each_preset_and_counts_bad_lines() {
     }
     assert_eq!(rows[0]["records"], 0);
     assert!(rows[1]["records"].as_u64().unwrap() > 0, "{}", rows[1]);
+    let help = &report["will_it_help"];
+    assert_eq!(
+        (&help["class"], &help["durability"]),
+        (&"too_little".into(), &"every_write".into())
+    );
+    assert!(help["sentence"].as_str().unwrap().contains("20 durable points"), "{help}");
     let told = text(&output.stderr);
     assert!(told.contains("line 4") && told.contains("line 10"), "{told}");
     std::fs::remove_dir_all(folder).unwrap();
@@ -255,8 +262,8 @@ fn a_speed_up_over_a_volume_that_did_not_follow_the_trace_is_no_plain_number() {
         let told = text(&run(&["--fit", "wrap"]).stdout);
         let marks = [told.contains("not followed: nolog"), told.contains("(1.00x)")];
         assert_eq!(marks, [is_late; 2], "{name}: {told}");
-        let rows: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
-        assert_eq!(rows[0]["kept_up"], !is_late, "{name}");
+        let report: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
+        assert_eq!(report["outcomes"][0]["kept_up"], !is_late, "{name}");
         let scaled = text(&run(&["--fit", "scale"]).stderr);
         assert!(scaled.contains("locality is no longer the trace's"), "{scaled}");
     }

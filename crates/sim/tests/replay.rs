@@ -7,7 +7,7 @@ use nearhead_disk::Nanos;
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::fixed_latency::FixedLatency;
-use nearhead_sim::replay::{ReplayError, ReplayOptions, ReplayResults, Tempo, replay};
+use nearhead_sim::replay::{Durability, ReplayError, ReplayOptions, ReplayResults, Tempo, replay};
 use nearhead_sim::trace::{Input, TraceError, TraceOptions, TraceReader};
 use std::fmt::Write as _;
 use std::io::Cursor;
@@ -119,6 +119,82 @@ fn the_tempo_can_be_chosen() {
     let options = ReplayOptions { tempo: Some(Tempo::ClosedLoop), ..ReplayOptions::default() };
     let results = replayed(FixedLatency::serial(Nanos::from_millis(2)), &writes(10, 1000), options);
     assert!((results.simulated_s - 0.02).abs() < 1e-9, "as fast as replies come: {results:?}");
+}
+
+/// Requests of processes as `blkparse` prints them: process, milliseconds at which each is asked for and answered, kind, sector and sectors.
+fn asked_for(requests: &[(u32, u64, u64, &str, u64, u64)]) -> String {
+    let mut events = Vec::new();
+    for (process, from, to, kind, sector, sectors) in requests {
+        let place = if *sectors > 0 { format!("{sector} + {sectors}") } else { String::new() };
+        events.push((*from, format!("{process} Q {kind} {place} [a]")));
+        let place = if *sectors > 0 { place } else { "0".to_owned() };
+        events.push((*to, format!("0 C {} {place} [0]", kind.trim_start_matches('F'))));
+    }
+    events.sort();
+    events
+        .iter()
+        .map(|(ms, event)| format!("8,0 0 1 {}.{:03} {event}\n", ms / 1000, ms % 1000))
+        .collect()
+}
+
+#[test]
+fn a_flush_and_fua_go_to_the_service_as_the_trace_has_them_and_a_write_waits_for_its_flush() {
+    let text =
+        asked_for(&[(1, 0, 5, "WS", 8, 8), (1, 5, 9, "FWFS", 16, 8), (1, 100, 101, "FWS", 0, 0)]);
+    let options = ReplayOptions {
+        durable_writes: false,
+        durability: Durability::Asked,
+        ..ReplayOptions::default()
+    };
+    let service = FixedLatency::parallel(Nanos::from_millis(3));
+    let results = replayed(service, &text, options);
+    assert_eq!((results.requests, results.failed), (3, 0));
+    let all = results.all.latency;
+    assert_eq!((all.min_ms, all.max_ms), (3.0, 6.0), "a flush, and then the write: {results:?}");
+    assert_eq!(results.writes.bytes, 8192);
+}
+
+#[test]
+fn who_waited_in_the_trace_waits_in_the_replay_and_nobody_comes_sooner() {
+    // One process after its own answers, 10 ms each and 5 ms between; another one on its own.
+    let requests: Vec<_> = (0..20)
+        .map(|number| (1, 15 * number, 15 * number + 10, "WS", 8 * number, 8))
+        .chain([(2, 100, 110, "WS", 9000, 8)])
+        .collect();
+    let text = asked_for(&requests);
+    let play = |tempo, latency_ms| {
+        let service = FixedLatency::parallel(Nanos::from_millis(latency_ms));
+        replayed(service, &text, ReplayOptions { tempo: Some(tempo), ..ReplayOptions::default() })
+    };
+    // Ten times as slow: each waits for the one before it, instead of piling up.
+    let slow = play(Tempo::Chained, 100);
+    assert_eq!((slow.requests, slow.all.latency.max_ms), (21, 100.0));
+    assert!((slow.simulated_s - (20.0 * 0.1 + 19.0 * 0.005)).abs() < 1e-9, "{slow:?}");
+    assert!((play(Tempo::OpenLoop, 100).simulated_s - (0.285 + 0.1)).abs() < 1e-9);
+    // Faster: at the recorded times.
+    let fast = play(Tempo::Chained, 1);
+    assert!((fast.simulated_s - 0.286).abs() < 1e-9, "{fast:?}");
+}
+
+#[test]
+fn bulk_in_bursts_goes_as_fast_as_it_gets_through_and_pauses_where_the_trace_does() {
+    let burst = |from_ms: u64| (0..10).map(move |number| (from_ms + 90 * number, 2048 * number));
+    let text: String = burst(0)
+        .chain(burst(5000))
+        .map(|(ms, sector)| format!("{ms}.000 0 {} 1048576 1\n", sector * 512))
+        .collect();
+    let options = ReplayOptions {
+        tempo: Some(Tempo::Bursts),
+        outstanding_max: 2,
+        ..ReplayOptions::default()
+    };
+    let service = FixedLatency::serial(Nanos::from_millis(10));
+    let results = replayed(service, &text, options);
+    assert!((results.simulated_s - 5.1).abs() < 1e-9, "ten of 10 ms, twice: {results:?}");
+    assert_eq!(
+        results.all.latency.max_ms, 20.0,
+        "two at once, counted from when they are asked for"
+    );
 }
 
 #[test]

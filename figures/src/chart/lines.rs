@@ -38,6 +38,8 @@ impl LineChart<'_> {
             let mut context = ChartBuilder::on(area)
                 .caption(self.title, ("sans-serif", 17))
                 .margin(12)
+                // Half of the last label stands outside.
+                .margin_right(28)
                 .x_label_area_size(40)
                 .y_label_area_size(52)
                 .build_cartesian_2d(x.0..x.1, y.0..y.1)

@@ -156,11 +156,27 @@ const TABLE: &[(&str, &[Example])] = &[
     ("bench", &[of("nearhead bench", "Every number the project claims.")]),
     ("figures", &[of("nearhead figures fig2a", "One of the papers' figures.")]),
     (
+        "trace",
+        &[
+            of("nearhead trace /dev/sda --for 5m", "What goes to a disk, into sda.trace.zst here."),
+            of(
+                "nearhead trace 4711 --for 1h --out /dev/shm/db.trace.zst",
+                "The disks under the files of a process, into memory, where it disturbs none of them.",
+            ),
+        ],
+    ),
+    (
         "replay",
-        &[of(
-            "nearhead replay trace.csv --disk st3146855fc --preset nearhead",
-            "A trace in virtual time.",
-        )],
+        &[
+            of(
+                "nearhead replay sda.trace.zst --disk exos-x20-20tb --report answer.html",
+                "Whether Nearhead would help, in a sentence and with charts.",
+            ),
+            of(
+                "nearhead replay trace.csv --disk st3146855fc --preset nolog,nearhead",
+                "Any other trace in virtual time.",
+            ),
+        ],
     ),
     (
         "run",

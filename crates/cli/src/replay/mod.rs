@@ -3,40 +3,43 @@
 //! Each preset gets a fresh, data-less volume on a fresh disk; requests arrive when the trace says
 //! (or, for traces of one request at a time, after their think time). Nothing is skipped silently:
 //! lines that do not parse are counted and the first are shown, moved requests are counted, and a
-//! disk that cannot follow shows as latency.
+//! disk that cannot follow shows as latency. At the end stands what that means for whoever took the trace (`will_it_help.rs`).
 
+mod on_disk;
 mod outcome;
 mod table;
+mod will_it_help;
 
-use nearhead_arrays::ArraySpec;
 use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_measure::demo::dataless::{self, Answers};
-use nearhead_models::{Content, Drive, Model, ModelSpec};
+use nearhead_output::{note, say, say_json, warn};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
-use nearhead_sim::replay::{ReplayError, ReplayOptions, replay};
+use nearhead_sim::replay::{Durability, Makeup, ReplayError, ReplayOptions, ReplayResults, replay};
 use nearhead_sim::trace::{
     AddressFit, Format, LineProblem, SCALE_ZONES, TraceError, TraceOptions, TraceReader, summarize,
 };
-use nearhead_volume::{GatheredDisk, NamedPreset};
+use nearhead_volume::NamedPreset;
+use on_disk::{Disks, OnDisk};
 use outcome::Outcome;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What `nearhead replay` is told.
 #[derive(clap::Args, Debug)]
 pub struct ReplayArgs {
-    /// The trace file; compressed ones are read as they are.
+    /// The trace file; compressed ones are read as they are, and those of blktrace by any of their files or by what they share.
     pub trace: PathBuf,
     /// Disk model: PROFILE[,cache=on|off][,ncq=fifo|clook|sptf][,depth=N].
     #[arg(long, default_value = "constellation-es3-1tb", value_name = "PROFILE")]
     pub disk: String,
     /// Presets to compare; speed-ups are against the first.
-    #[arg(long, default_value = "nolog,mlb-32,mlb-256", value_delimiter = ',')]
+    #[arg(long, default_value = "nolog,mlb-256,nearhead", value_delimiter = ',')]
     pub preset: Vec<String>,
-    /// When writes are answered: when durable, or early.
-    #[arg(long, value_enum, default_value_t = Answers::Durable)]
-    pub ack: Answers,
+    /// When writes are answered: when durable, or early with flushes and FUA as in the trace. Early if the trace has any of these, else when durable.
+    #[arg(long, value_enum)]
+    pub ack: Option<Answers>,
     /// The trace's format, instead of finding it out.
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
@@ -49,12 +52,15 @@ pub struct ReplayArgs {
     /// Replay the first N requests only.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Only requests to this device of the trace.
-    #[arg(long, value_name = "NUMBER")]
+    /// Only requests to this device of the trace, by its number there or as MAJOR:MINOR.
+    #[arg(long, value_name = "NUMBER", value_parser = device_number)]
     pub device: Option<u32>,
     /// Multiply the times of the trace: 0.5 replays twice as fast.
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     pub time_scale: f64,
+    /// Write the answer as a page with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// The result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -71,66 +77,116 @@ pub enum Fit {
     Scale,
 }
 
+/// The result for programs.
+#[derive(Serialize)]
+struct Report {
+    outcomes: Vec<Outcome>,
+    will_it_help: Option<nearhead_measure::will_it_help::Told>,
+}
+
 /// Runs the replay; the error is what to tell the user.
 pub fn run(args: &ReplayArgs) -> Result<(), String> {
     let presets = presets(&args.preset)?;
-    let array = ArraySpec::is_array(&args.disk).then(|| ArraySpec::parse(&args.disk));
-    let array = array.transpose().map_err(|error| error.to_string())?;
-    let texts = array.as_ref().map_or(std::slice::from_ref(&args.disk), |array| &array.members);
-    let specs: Result<Vec<_>, _> = texts.iter().map(|text| spec(args, text)).collect();
-    let specs = specs?;
+    let mut disks = Disks::parse(&args.disk)?;
     let options = trace_options(args)?;
+    let makeup = TraceReader::open(&args.trace, options.clone())
+        .and_then(|mut trace| Makeup::of(&mut trace))
+        .map_err(told)?;
+    let ack = args.ack.unwrap_or(match makeup.durability {
+        Durability::Asked => Answers::OnFlush,
+        Durability::EveryWrite => Answers::Durable,
+    });
+    // Where a reply means durable nothing volatile is in between, as in the papers; where flushes decide there is something to flush.
+    disks.set_write_cache(ack == Answers::OnFlush);
+    let setup = Setup { args, disks: &disks, options: &options, makeup: &makeup, ack };
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for preset in presets {
-        let (outcome, problems) = match (&array, specs.as_slice()) {
-            (Some(array), specs) => {
-                let disks: Result<Vec<_>, _> = specs.iter().map(ModelSpec::build_any).collect();
-                let disk = array.build_model(disks.map_err(told)?).map_err(told)?;
-                replay_one(args, (preset, Vec::new()), disk, &options)?
-            }
-            // Most replays are on one hard disk: nothing stands between it and the engine.
-            (None, [spec @ ModelSpec { drive: Drive::HardDisk(_), .. }]) => {
-                let tracks = dataless::tracks(&preset, &mut spec.build().map_err(told)?)?;
-                let disk = spec.build().map_err(told)?;
-                replay_one(args, (preset, tracks), disk, &options)?
-            }
-            (None, specs) => {
-                let disk: Box<dyn Model> = specs[0].build_any().map_err(told)?;
-                if GatheredDisk::is_needed(&disk) {
-                    let disk = GatheredDisk::new(disk).map_err(told)?;
-                    replay_one(args, (preset, Vec::new()), disk, &options)?
-                } else {
-                    replay_one(args, (preset, Vec::new()), disk, &options)?
-                }
-            }
-        };
+    for preset in &presets {
+        let (outcome, problems) =
+            setup.disks.with(Some(preset), OnVolume { setup, preset: *preset })?;
         if outcomes.is_empty() {
-            warn(&outcome, &problems);
+            warn_of(&outcome.results, &problems);
         }
         let speed_up = outcomes.first().map_or(Some(1.0), |first| outcome.speed_up_over(first));
         outcomes.push(Outcome { speed_up, ..outcome });
     }
+    let answer = will_it_help::answer(setup, &presets)?;
+    if let Some(path) = &args.report {
+        let answer = answer.as_ref().ok_or_else(|| {
+            format!("replay --report: a trace in the form {} has one request at a time, so there is nothing to draw", makeup.format)
+        })?;
+        will_it_help::write_report(answer, args, path)?;
+    }
     if args.json {
-        let text = serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?;
-        println!("{text}");
-    } else {
-        print!("{}", table::render(&outcomes));
+        let will_it_help = answer.as_ref().map(nearhead_measure::will_it_help::Answer::told);
+        return say_json(&Report { outcomes, will_it_help });
+    }
+    say(table::render(&outcomes).trim_end());
+    if let Some(answer) = answer {
+        say(&format!("\n{}", answer.text().trim_end()));
+    }
+    if let Some(path) = &args.report {
+        say(&format!("\nThe charts: {}", path.display()));
     }
     Ok(())
 }
 
-/// A disk of the replay, without content.
-fn spec(args: &ReplayArgs, text: &str) -> Result<ModelSpec, String> {
-    let mut spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
-    if matches!(spec.content, Content::File(_)) {
-        return Err("replay: a replay keeps no data; leave out file=PATH".to_owned());
+/// What all runs have in common.
+#[derive(Clone, Copy)]
+struct Setup<'a> {
+    args: &'a ReplayArgs,
+    disks: &'a Disks,
+    options: &'a TraceOptions,
+    makeup: &'a Makeup,
+    ack: Answers,
+}
+
+impl Setup<'_> {
+    /// Plays the whole trace on `service`, as its format suggests.
+    fn play<S: Service>(
+        &self,
+        service: &mut S,
+    ) -> Result<(ReplayResults, Vec<LineProblem>), String> {
+        let options = self.options.clone().for_service(&service.info());
+        let mut trace = TraceReader::open(&self.args.trace, options).map_err(told)?;
+        let mut time = VirtualTime::starting_at(Nanos::ZERO);
+        let options = ReplayOptions {
+            durable_writes: self.ack == Answers::Durable,
+            durability: self.makeup.durability,
+            ..ReplayOptions::default()
+        };
+        let results = replay(service, &mut time, &mut trace, options).map_err(told_with_fit)?;
+        Ok((results, trace.problems().to_vec()))
     }
-    spec.content = Content::None;
-    // The papers' set-up: a reply means durable because nothing volatile is in between.
-    if args.ack == Answers::Durable && spec.options.write_cache.is_none() {
-        spec.options.write_cache = Some(false);
+}
+
+/// Plays the trace on a volume.
+struct OnVolume<'a> {
+    setup: Setup<'a>,
+    preset: NamedPreset,
+}
+
+impl OnDisk for OnVolume<'_> {
+    type Outcome = (Outcome, Vec<LineProblem>);
+
+    fn run<D: Disk>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+        let mut volume = dataless::volume(disk, self.preset, self.setup.ack, tracks)?;
+        let (results, problems) = self.setup.play(&mut volume)?;
+        Ok((Outcome::new(self.preset, &volume, results), problems))
     }
-    Ok(spec)
+}
+
+fn device_number(text: &str) -> Result<u32, String> {
+    let number = text.split_once(':').map_or_else(
+        || text.parse().ok(),
+        |(major, minor)| {
+            let major = major.parse::<u32>().ok().filter(|major| *major < 1 << 12)?;
+            let minor = minor.parse::<u32>().ok().filter(|minor| *minor < 1 << 20)?;
+            Some(major << 20 | minor)
+        },
+    );
+    number.ok_or_else(|| {
+        format!("expected a device's number in the trace, or MAJOR:MINOR, found {text:?}")
+    })
 }
 
 fn presets(names: &[String]) -> Result<Vec<NamedPreset>, String> {
@@ -157,35 +213,17 @@ fn trace_options(args: &ReplayArgs) -> Result<TraceOptions, String> {
         Fit::Scale => {
             let mut trace = TraceReader::open(&args.trace, options.clone()).map_err(told)?;
             let span_bytes = summarize(&mut trace).map_err(told)?.span_bytes;
-            eprintln!(
+            note(&format!(
                 "replay: --fit scale lays the {:.1} GB of the trace over the whole disk in {SCALE_ZONES} zones: distances within a \
                  zone stay, those between zones grow or shrink, and on a smaller disk zones lie over each other; locality is \
                  no longer the trace's (--fit wrap keeps it)",
                 span_bytes as f64 / 1e9
-            );
+            ));
             AddressFit::Scale { span_bytes }
         }
     };
     options.requests_max = args.limit;
     Ok(options)
-}
-
-fn replay_one<D: Disk>(
-    args: &ReplayArgs,
-    (preset, tracks): (NamedPreset, Vec<Arc<Tracks>>),
-    disk: D,
-    options: &TraceOptions,
-) -> Result<(Outcome, Vec<LineProblem>), String> {
-    let mut volume = dataless::volume(disk, preset, args.ack, tracks)?;
-    let options = options.clone().for_service(&volume.info());
-    let mut trace = TraceReader::open(&args.trace, options).map_err(told)?;
-    let mut time = VirtualTime::starting_at(Nanos::ZERO);
-    let replay_options =
-        ReplayOptions { durable_writes: args.ack == Answers::Durable, ..ReplayOptions::default() };
-    let results =
-        replay(&mut volume, &mut time, &mut trace, replay_options).map_err(told_with_fit)?;
-    let problems = trace.problems().to_vec();
-    Ok((Outcome::new(preset, &volume, results), problems))
 }
 
 /// A request past the end of the disk can be helped.
@@ -204,19 +242,35 @@ fn told(error: impl std::fmt::Display) -> String {
 }
 
 /// What the user should know about the trace.
-fn warn(outcome: &Outcome, problems: &[LineProblem]) {
-    let lines = &outcome.results.lines;
+fn warn_of(results: &ReplayResults, problems: &[LineProblem]) {
+    let lines = &results.lines;
     if lines.skipped > 0 {
         let (skipped, all) = (lines.skipped, lines.lines);
-        eprintln!("replay: {skipped} of {all} lines do not parse and were skipped; the first:");
+        warn(&format!(
+            "replay: {skipped} of {all} lines do not parse and were skipped; the first:"
+        ));
         for problem in problems {
-            eprintln!("  {problem}");
+            warn(&format!("  {problem}"));
         }
     }
     if lines.moved > 0 {
-        eprintln!("replay: {} requests were moved to fit the disk", lines.moved);
+        warn(&format!("replay: {} requests were moved to fit the disk", lines.moved));
     }
-    if let Some(failure) = &outcome.results.first_failure {
-        eprintln!("replay: {} requests failed; the first: {failure}", outcome.results.failed);
+    if let Some(failure) = &results.first_failure {
+        warn(&format!("replay: {} requests failed; the first: {failure}", results.failed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_by_its_number_or_by_major_and_minor() {
+        assert_eq!(device_number("3"), Ok(3));
+        assert_eq!(device_number("8:1"), Ok((8 << 20) + 1));
+        for bad in ["", "sda", "8:", ":1", "4096:0", "8:1048576", "8:1:2", "-1"] {
+            assert!(device_number(bad).is_err(), "{bad}");
+        }
     }
 }

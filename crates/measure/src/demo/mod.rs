@@ -21,6 +21,8 @@ mod table;
 mod tests;
 mod verdict;
 
+pub(crate) use verdict::made_by;
+
 use crate::busy::{Bare, Watch};
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
 use nearhead_volume::NamedPreset;

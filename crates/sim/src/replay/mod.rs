@@ -7,11 +7,19 @@
 //! waiting counts as latency, and it is counted as delayed, so that a disk that cannot follow shows
 //! as what it is: ever longer latencies and a lag that grows until the end.
 
+mod chains;
+mod makeup;
+mod over_time;
 mod player;
+mod points;
 mod results;
+mod roles;
 
+pub use makeup::{Makeup, Recorded};
+pub use over_time::OverTime;
 pub use player::{Player, ReplayOptions, Tempo};
 pub use results::{ReplayResults, Share};
+pub use roles::{Durability, PAUSE_MAX, Role, Roles, SMALL_BYTES_MAX, STREAM_BYTES_MIN};
 
 use crate::VirtualTime;
 use crate::trace::{TraceError, TraceOptions, TraceReader};

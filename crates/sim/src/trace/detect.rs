@@ -49,9 +49,9 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
 }
 
 fn understood(format: Format, sample: &[Vec<u8>]) -> usize {
-    let parse = format.parser();
+    let Some(parse) = format.parser() else { return 0 };
     let counts = |parsed| match parsed {
-        Ok(Parsed::Request(_)) => true,
+        Ok(Parsed::Request(_) | Parsed::Action(_)) => true,
         Ok(Parsed::NotATransfer) => format.has_lines_of_its_own(),
         Err(_) => false,
     };

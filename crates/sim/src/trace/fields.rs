@@ -3,6 +3,7 @@
 //! Traces are untrusted and long, so this neither allocates for a good line nor accepts anything
 //! loosely: a number is digits (one decimal point where times have it) and must fit its type.
 
+use super::actions::Action;
 use super::{Problem, TraceRequest};
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 
@@ -10,13 +11,15 @@ use nearhead_disk::{Nanos, SECTOR_BYTES};
 const FIELDS_MAX: usize = 11;
 
 /// No disk is larger, and an end (offset and length added) still fits in 64 bits.
-const ADDRESS_BYTES_MAX: u64 = 1 << 63;
+pub(super) const ADDRESS_BYTES_MAX: u64 = 1 << 63;
 
 /// What a line turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// A read or write.
+    /// A read, a write or a flush.
     Request(TraceRequest),
+    /// Something that happened to one.
+    Action(Action),
     /// A well-formed line about something else (another command, the column titles).
     NotATransfer,
 }
@@ -108,6 +111,13 @@ impl<'line> Fields<'line> {
         whole_number(self.raw(index))
             .and_then(|number| u32::try_from(number).ok())
             .ok_or_else(|| self.problem(index, "a device number below 2^32"))
+    }
+
+    /// Field `index` as the number of a process.
+    pub(super) fn process(&self, index: usize) -> Result<u32, Problem> {
+        whole_number(self.raw(index))
+            .and_then(|number| u32::try_from(number).ok())
+            .ok_or_else(|| self.problem(index, "a process number below 2^32"))
     }
 
     /// Field `index`, a decimal number of `unit_ns` nanoseconds (a power of ten), as a time.

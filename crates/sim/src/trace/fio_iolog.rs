@@ -6,7 +6,7 @@
 //! 74258 /dev/sdb write 491520 4096
 //! |     |        |     |      length, bytes
 //! |     |        |     address, bytes
-//! |     |        read or write; others, without numbers or with, move no bytes
+//! |     |        read or write, sync or datasync; others, without numbers or with, move no bytes
 //! |     file
 //! time, microseconds
 //! ```
@@ -19,8 +19,8 @@ use super::fields::{Fields, ParseResult, Parsed};
 
 const COLUMNS: &str = "microseconds file action [address length]";
 const MICROSECOND_NS: u64 = 1000;
-/// What fio does besides reading and writing.
-const OTHERS: [&[u8]; 7] = [b"add", b"open", b"close", b"sync", b"datasync", b"trim", b"wait"];
+/// What fio does besides reading, writing and making durable.
+const OTHERS: [&[u8]; 5] = [b"add", b"open", b"close", b"trim", b"wait"];
 
 pub(super) fn parse(line: &[u8]) -> ParseResult {
     if line.trim_ascii() == b"fio version 3 iolog" {
@@ -31,6 +31,14 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
     let write = match fields.raw(2) {
         b"write" => true,
         b"read" => false,
+        b"sync" | b"datasync" => {
+            return Ok(Parsed::Request(TraceRequest {
+                at,
+                write: true,
+                flush: true,
+                ..Default::default()
+            }));
+        }
         other if OTHERS.contains(&other) => return Ok(Parsed::NotATransfer),
         _ => return Err(fields.problem(2, "read, write or another action of fio")),
     };
@@ -57,8 +65,12 @@ mod tests {
             ..TraceRequest::default()
         };
         assert_eq!(parse(b"74258 f write 491520 4096"), Ok(Parsed::Request(expected)));
+        let flush =
+            TraceRequest { at: Nanos(9000), write: true, flush: true, ..Default::default() };
+        assert_eq!(parse(b"9 f sync"), Ok(Parsed::Request(flush)));
+        assert_eq!(parse(b"9 f datasync 0 0"), Ok(Parsed::Request(flush)));
         for other in
-            ["fio version 3 iolog", "27 f add", "142 f open", "9 f trim 0 4096", "9 f sync"]
+            ["fio version 3 iolog", "27 f add", "142 f open", "9 f trim 0 4096", "9 f close"]
         {
             assert_eq!(parse(other.as_bytes()), Ok(Parsed::NotATransfer), "{other}");
         }

@@ -1,7 +1,7 @@
 //! Block traces of other systems, read line by line in constant memory.
 //!
-//! A trace is a text file, plain or compressed, in one of twelve published forms (one file each in
-//! this folder). [`TraceReader`] finds the form out from the first lines and the file's name,
+//! A trace is a file, plain or compressed, in one of thirteen published forms (one file each in
+//! this folder), twelve of which are text. [`TraceReader`] finds the form out from the first lines and the file's name,
 //! unless told, and yields [`TraceRequest`]s in order of arrival, with times counted from the first
 //! one. Three things hold:
 //!
@@ -11,13 +11,15 @@
 //! - every request yielded fits the disk it was asked for, or the reader says which line does not.
 //!
 //! ```text
-//! bytes -> decompressed -> lines -> one form's parser -> device filter -> addresses -> times
-//!          input.rs        lines.rs                                       address.rs   timeline.rs
+//! bytes -> decompressed -> lines -> one form's parser -> (actions ->) requests -> device filter -> addresses -> times
+//!          input.rs        lines.rs                       actions.rs                               address.rs   timeline.rs
 //! ```
 
+mod actions;
 mod address;
 mod alibaba;
 mod blkparse;
+mod blktrace;
 mod cloudphysics;
 mod detect;
 mod disksim_ascii;
@@ -33,6 +35,7 @@ mod lines;
 mod mqsim;
 mod msr;
 mod reader;
+mod source;
 mod summary;
 mod systor17;
 mod tencent;
@@ -49,6 +52,7 @@ use nearhead_disk::Nanos;
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 pub struct TraceRequest {
     /// When it arrives. From a [`TraceReader`]: since the first request of the trace.
     pub at: Nanos,
@@ -60,6 +64,14 @@ pub struct TraceRequest {
     pub len_bytes: u32,
     /// Write or read.
     pub write: bool,
+    /// A flush goes before it: what was written and answered until then is to be durable. Of no length it is that flush alone.
+    pub flush: bool,
+    /// It is to be durable when it is answered.
+    pub fua: bool,
+    /// Nobody waits for it, as far as the trace says.
+    pub in_background: bool,
+    /// Process, or thread, that asked for it; 0 where the trace does not say.
+    pub process: u32,
     /// How long the traced system took, where the trace says.
     pub response: Option<Nanos>,
     /// Time between the completion of this request and the issue of the next, where the trace says
@@ -68,6 +80,11 @@ pub struct TraceRequest {
 }
 
 impl TraceRequest {
+    /// Whether it says that something is to be durable when it is answered.
+    pub fn asks_durability(&self) -> bool {
+        self.flush || self.fua
+    }
+
     /// First byte behind the request.
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(u64::from(self.len_bytes))

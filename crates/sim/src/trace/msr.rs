@@ -40,7 +40,7 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
         len_bytes,
         write,
         response: Some(time(6, "a response time in 100 ns units")?),
-        think: None,
+        ..TraceRequest::default()
     }))
 }
 
@@ -58,7 +58,7 @@ mod tests {
             len_bytes: 8192,
             write: true,
             response: Some(Nanos(283_300)),
-            think: None,
+            ..TraceRequest::default()
         };
         assert_eq!(parsed, Parsed::Request(expected));
     }

@@ -1,12 +1,11 @@
 //! The trace reader: lines in, requests that fit the disk out.
 //!
-//! Nothing of the trace is kept but the reordering window, the first few bad lines and the counts.
+//! Nothing of the trace is kept but what waits for its place or its end, the first few notes and bad lines, and the counts.
 
+use super::actions::{Assembly, Leaving};
 use super::address::AddressMap;
-use super::detect::{self, SAMPLE_LINES, detect};
-use super::error::printable;
-use super::fields::{ParseResult, Parsed};
-use super::lines::Lines;
+use super::fields::Parsed;
+use super::source::{Entry, Opened, Source};
 use super::timeline::Timeline;
 use super::{AddressOptions, Format, Input, LineProblem, TraceError, TraceRequest};
 use nearhead_disk::Nanos;
@@ -14,6 +13,9 @@ use std::path::Path;
 
 /// Bad lines remembered for the report.
 const PROBLEMS_MAX: usize = 5;
+
+/// Notes remembered: the first, and the last.
+const NOTES_MAX: usize = 16;
 
 /// This many bad lines before the first good one mean that the format is wrong.
 const HOPELESS_LINES: u64 = 10_000;
@@ -54,13 +56,13 @@ impl Default for TraceOptions {
 /// What became of the lines read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
-    /// Lines read.
+    /// Lines read, or events of a binary trace.
     pub lines: u64,
     /// Requests yielded.
     pub requests: u64,
     /// Lines that did not parse.
     pub skipped: u64,
-    /// Well-formed lines about something else: column titles, other commands, blank lines.
+    /// Well-formed lines about something else: column titles, other commands, blank lines, and those that say more of a request that is counted.
     pub not_transfers: u64,
     /// Requests of no length.
     pub empty: u64,
@@ -77,16 +79,18 @@ pub struct Counts {
 /// After an error the iterator ends.
 pub struct TraceReader {
     name: String,
-    lines: Lines,
+    source: Source,
     format: Format,
     reason: &'static str,
-    parse: fn(&[u8]) -> ParseResult,
     options: TraceOptions,
+    /// Requests of which more will be said.
+    assembly: Assembly,
     addresses: AddressMap,
     timeline: Timeline,
     /// When the next request is issued, in a trace that has response and think times only.
     next_issue: Nanos,
     counts: Counts,
+    notes: Vec<String>,
     problems: Vec<LineProblem>,
     parsed: u64,
     done: bool,
@@ -106,23 +110,20 @@ impl TraceReader {
             return Err(TraceError::Options { problem });
         }
         let addresses = AddressMap::new(&options.address)?;
-        let Input { name, bytes } = input;
-        let mut lines = Lines::new(bytes);
-        let (format, reason) = match options.format {
-            Some(format) => (format, "told so"),
-            None => find_out(&name, &mut lines)?,
-        };
+        let name = input.name.clone();
+        let Opened { source, format, reason } = Source::open(input, options.format)?;
         Ok(Self {
             name,
-            lines,
+            source,
             format,
             reason,
-            parse: format.parser(),
+            assembly: Assembly::default(),
             addresses,
             timeline: Timeline::new(options.reorder_requests_max, options.time_scale),
             options,
             next_issue: Nanos::ZERO,
             counts: Counts::default(),
+            notes: Vec::new(),
             problems: Vec::new(),
             parsed: 0,
             done: false,
@@ -147,11 +148,16 @@ impl TraceReader {
     /// What became of the lines so far.
     pub fn counts(&self) -> Counts {
         Counts {
-            lines: self.lines.number,
+            lines: self.source.number(),
             moved: self.addresses.moved,
             late: self.timeline.late,
             ..self.counts
         }
+    }
+
+    /// The first few lines so far that say something about the trace, and the last one, in forms that have such.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The first few of the lines that did not parse.
@@ -172,29 +178,48 @@ impl TraceReader {
     }
 
     fn read_line(&mut self) -> Result<(), TraceError> {
-        let line = match self.lines.next_line() {
-            Ok(Some(line)) => line,
+        let entry = match self.source.next() {
+            Ok(Some(entry)) => entry,
             Ok(None) => return self.end(),
             Err(source) => {
-                let (trace, line) = (self.name.clone(), self.lines.number);
+                let (trace, line) = (self.name.clone(), self.source.number());
                 return Err(TraceError::Io { trace, line, source });
             }
         };
-        match (self.parse)(line) {
-            Ok(Parsed::Request(request)) => self.accept(request),
-            Ok(Parsed::NotATransfer) => {
+        let line = self.source.number();
+        match entry {
+            Entry::Parsed(Parsed::Request(request)) => self.accept(request, line),
+            Entry::Parsed(Parsed::Action(action)) => {
+                self.parsed += 1;
+                self.counts.not_transfers += u64::from(!self.assembly.take(action, line));
+                self.accept_assembled(false)
+            }
+            Entry::Note(note) => {
+                self.counts.not_transfers += 1;
+                self.notes.truncate(NOTES_MAX - 1);
+                self.notes.push(note);
+                Ok(())
+            }
+            Entry::Parsed(Parsed::NotATransfer) | Entry::Blank => {
                 self.counts.not_transfers += 1;
                 Ok(())
             }
-            Err(_) if detect::is_blank(line) => {
-                self.counts.not_transfers += 1;
-                Ok(())
-            }
-            Err(problem) => self.refuse(LineProblem { line: self.lines.number, problem }),
+            Entry::Bad(problem) => self.refuse(LineProblem { line, problem }),
         }
     }
 
-    fn accept(&mut self, mut request: TraceRequest) -> Result<(), TraceError> {
+    /// Accepts the requests of which all was said.
+    fn accept_assembled(&mut self, is_over: bool) -> Result<(), TraceError> {
+        while let Some(leaving) = self.assembly.pop(is_over) {
+            match leaving {
+                Leaving::Request(request, line) => self.accept(request, line)?,
+                Leaving::Part => self.counts.not_transfers += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, mut request: TraceRequest, line: u64) -> Result<(), TraceError> {
         self.parsed += 1;
         if let (Some(response), Some(think)) = (request.response, request.think) {
             request.at = self.next_issue;
@@ -202,12 +227,14 @@ impl TraceReader {
         }
         if self.options.device.is_some_and(|device| device != request.device) {
             self.counts.other_devices += 1;
+        } else if request.len_bytes == 0 && request.flush {
+            self.timeline.push(request);
         } else if request.len_bytes == 0 {
             self.counts.empty += 1;
         } else {
             let placed = self.addresses.place(request).map_err(|problem| TraceError::Address {
                 trace: self.name.clone(),
-                at: LineProblem { line: self.lines.number, problem },
+                at: LineProblem { line, problem },
             })?;
             self.timeline.push(placed);
         }
@@ -232,6 +259,7 @@ impl TraceReader {
     /// No line is left, or none is worth reading.
     fn end(&mut self) -> Result<(), TraceError> {
         self.done = true;
+        self.accept_assembled(true)?;
         match self.problems.first() {
             Some(first) if self.parsed == 0 => Err(TraceError::NothingParsed {
                 trace: self.name.clone(),
@@ -242,20 +270,6 @@ impl TraceReader {
             _ => Ok(()),
         }
     }
-}
-
-fn find_out(name: &str, lines: &mut Lines) -> Result<(Format, &'static str), TraceError> {
-    let sample = lines.peek(SAMPLE_LINES).map_err(|source| TraceError::Io {
-        trace: name.to_owned(),
-        line: 0,
-        source,
-    })?;
-    if let Some(detected) = detect(name, &sample) {
-        return Ok((detected.format, detected.reason));
-    }
-    let first = sample.iter().find(|line| !detect::is_blank(line));
-    let found = first.map_or_else(|| "nothing: it is empty".to_owned(), |line| printable(line));
-    Err(TraceError::Unrecognised { trace: name.to_owned(), found })
 }
 
 impl Iterator for TraceReader {

@@ -15,10 +15,14 @@ pub struct Summary {
     pub format: String,
     /// What became of its lines.
     pub counts: Counts,
-    /// Reads and writes.
+    /// Reads, writes, and flushes alone.
     pub requests: u64,
     /// Writes.
     pub writes: u64,
+    /// Flushes, alone or before a write.
+    pub flushes: u64,
+    /// Writes with FUA.
+    pub fua_writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -46,6 +50,8 @@ pub fn summarize(trace: &mut TraceReader) -> Result<Summary, TraceError> {
         counts: Counts::default(),
         requests: 0,
         writes: 0,
+        flushes: 0,
+        fua_writes: 0,
         read_bytes: 0,
         write_bytes: 0,
         writes_to_32_kib: 0,
@@ -62,7 +68,9 @@ pub fn summarize(trace: &mut TraceReader) -> Result<Summary, TraceError> {
         let request = request?;
         latest = request.at;
         count(&mut summary, &request);
-        if devices.len() < DEVICES_MAX || devices.contains_key(&request.device) {
+        if request.len_bytes > 0
+            && (devices.len() < DEVICES_MAX || devices.contains_key(&request.device))
+        {
             let (end, previous) = devices.entry(request.device).or_insert((0, None));
             summary.sequential += u64::from(*previous == Some(request.offset_bytes));
             *previous = Some(request.end_bytes());
@@ -81,6 +89,11 @@ fn count(summary: &mut Summary, request: &TraceRequest) {
     let len = u64::from(request.len_bytes);
     summary.requests += 1;
     summary.span_bytes = summary.span_bytes.max(request.end_bytes());
+    summary.flushes += u64::from(request.flush);
+    summary.fua_writes += u64::from(request.fua);
+    if len == 0 {
+        return;
+    }
     if request.write {
         summary.writes += 1;
         summary.write_bytes = summary.write_bytes.saturating_add(len);

@@ -38,7 +38,6 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
     };
     let device = if fields.raw(3).is_empty() { 0 } else { fields.device(3)? };
     let (offset_bytes, len_bytes) = fields.extent((4, 5), 1)?;
-    let think = None;
     Ok(Parsed::Request(TraceRequest {
         at,
         device,
@@ -46,7 +45,7 @@ pub(super) fn parse(line: &[u8]) -> ParseResult {
         len_bytes,
         write,
         response,
-        think,
+        ..TraceRequest::default()
     }))
 }
 
@@ -64,7 +63,7 @@ mod tests {
             len_bytes: 512,
             write: false,
             response: Some(Nanos(806_000)),
-            think: None,
+            ..TraceRequest::default()
         };
         let parsed = parse(b"1456095145.000000005,0.000806000,R,2,4096,512").unwrap();
         assert_eq!(parsed, Parsed::Request(expected));

@@ -1,0 +1,111 @@
+//! The end of a replay: the same trace on the bare disk and on each preset, bulk at full speed, and what that means in a sentence.
+
+use super::on_disk::OnDisk;
+use super::{ReplayArgs, Setup, told};
+use nearhead_disk::{Disk, Tracks};
+use nearhead_measure::demo::dataless::{self, Answers};
+use nearhead_measure::will_it_help::{Answer, BARE, Experiment, Side};
+use nearhead_output::quoted;
+use nearhead_volume::{BareDisk, NamedPreset};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The answer; `None` of a trace of one request at a time, which says nothing of what happens beside.
+pub(super) fn answer(setup: Setup<'_>, presets: &[NamedPreset]) -> Result<Option<Answer>, String> {
+    let (args, makeup, disks) = (setup.args, setup.makeup, setup.disks);
+    if makeup.format.is_closed_loop() {
+        return Ok(None);
+    }
+    let experiment = Experiment {
+        trace: &args.trace,
+        options: setup.options.clone(),
+        makeup,
+        durable_writes: setup.ack == Answers::Durable,
+    };
+    let experiment = &experiment;
+    let alone_bytes_per_s = disks.with(None, BulkAlone(experiment))?;
+    let (bare, write_cache) = disks.with(None, OnBareDisk(experiment))?;
+    let mut disk = disks.facts(write_cache);
+    if makeup.recorded.is_some() {
+        disk.demerit_pct = disks.with(None, Demerit(setup))?;
+    }
+    let on = |preset: &NamedPreset| OnVolume { experiment, preset: *preset, ack: setup.ack };
+    let presets: Result<Vec<Side>, String> =
+        presets.iter().map(|preset| disks.with(Some(preset), on(preset))).collect();
+    let trace = args.trace.display().to_string();
+    Ok(Some(Answer {
+        trace,
+        makeup: makeup.clone(),
+        disk,
+        alone_bytes_per_s,
+        bare,
+        presets: presets?,
+    }))
+}
+
+/// The bulk alone on the bare disk.
+struct BulkAlone<'a>(&'a Experiment<'a>);
+
+impl OnDisk for BulkAlone<'_> {
+    type Outcome = Option<f64>;
+
+    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+        self.0.run_bulk_alone(&mut BareDisk::new(disk)).map_err(told)
+    }
+}
+
+/// All of it on the bare disk, and whether that has a volatile cache.
+struct OnBareDisk<'a>(&'a Experiment<'a>);
+
+impl OnDisk for OnBareDisk<'_> {
+    type Outcome = (Side, bool);
+
+    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+        let write_cache = disk.properties().volatile_cache;
+        let side = self.0.run(BARE, &mut BareDisk::new(disk)).map_err(told)?;
+        Ok((side, write_cache))
+    }
+}
+
+/// All of it on a volume.
+struct OnVolume<'a> {
+    experiment: &'a Experiment<'a>,
+    preset: NamedPreset,
+    ack: Answers,
+}
+
+impl OnDisk for OnVolume<'_> {
+    type Outcome = Side;
+
+    fn run<D: Disk>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Side, String> {
+        let mut volume = dataless::volume(disk, self.preset, self.ack, tracks)?;
+        self.experiment.run(self.preset.name, &mut volume).map_err(told)
+    }
+}
+
+/// How far the bare disk's response times are from those that were recorded.
+struct Demerit<'a>(Setup<'a>);
+
+impl OnDisk for Demerit<'_> {
+    type Outcome = Option<f64>;
+
+    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+        Ok(self.0.play(&mut BareDisk::new(disk))?.0.demerit_pct)
+    }
+}
+
+/// Writes the answer as a page.
+pub(super) fn write_report(answer: &Answer, args: &ReplayArgs, path: &Path) -> Result<(), String> {
+    let page = answer.page(&command(args)).map_err(|error| format!("replay --report: {error}"))?;
+    std::fs::write(path, page)
+        .map_err(|error| format!("replay --report: cannot write {}: {error}", path.display()))
+}
+
+/// What was typed, as far as it decides the result.
+fn command(args: &ReplayArgs) -> String {
+    let mut words = vec![format!("nearhead replay {}", quoted(&args.trace.display().to_string()))];
+    words.push(format!("--disk {} --preset {}", quoted(&args.disk), args.preset.join(",")));
+    words.extend(args.device.map(|device| format!("--device {device}")));
+    words.extend(args.limit.map(|limit| format!("--limit {limit}")));
+    words.join(" ")
+}
