@@ -23,7 +23,6 @@ mod fig3;
 mod fig6;
 mod fig7;
 mod files;
-mod first_bytes;
 mod gecko2;
 mod gecko_cache;
 mod gecko_cleaning;

@@ -11,7 +11,6 @@ pub(crate) use behind::{made_behind, open_behind, several, volume_behind, volume
 pub(crate) use kept::{kept_disk_for, kept_several};
 
 use crate::error::FigureError;
-use crate::first_bytes::FirstBytes;
 use crate::metered::Metered;
 use crate::spent::Modelled;
 use crate::tracks;
@@ -22,8 +21,8 @@ use nearhead_engine::admission::Fifo;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, DataDevice, Label};
 use nearhead_models::{
-    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, PowerSpec, Powered,
-    Profile, QueuePolicy, Store,
+    Content, Dataless, FirstBytes, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec,
+    PowerSpec, Powered, Profile, QueuePolicy, Store,
 };
 use nearhead_volume::create::{CreateOptions, describe};
 use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, Volume, whole_logs};

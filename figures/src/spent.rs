@@ -6,7 +6,7 @@
 use nearhead_arrays::{Mirror, Stripe};
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Disk, DiskError, DiskErrorKind, Nanos};
-use nearhead_models::{HddModel, Model, PowerTimes, Powered};
+use nearhead_models::{FirstBytes, HddModel, Model, PowerTimes, Powered};
 use nearhead_volume::GatheredDisk;
 
 /// A disk of figures, which may tell where its time goes.
@@ -51,6 +51,7 @@ impl Modelled for Mirror<Powered<HddModel>> {
     }
 }
 
+impl<D: Disk> Modelled for FirstBytes<D> {}
 impl<D: Disk> Modelled for GatheredDisk<D> {}
 impl Modelled for Box<dyn Model> {}
 

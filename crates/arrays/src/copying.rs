@@ -17,7 +17,7 @@ use super::keeper::{Keeper, Standing};
 use super::mirror::Copies;
 use super::parts::Parts;
 use super::regions::Regions;
-use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
+use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload, WokenBy};
 use std::ops::Range;
 
 /// Bytes of a piece: long enough to stream, short enough to wait for.
@@ -248,7 +248,8 @@ impl Copies {
         copying.step = step(id, members.len());
         for member in members {
             let command = command(piece.clone());
-            core.members.submit(*member, id, Class::Background, command, core.now);
+            let part = (*member, id, Class::Background);
+            core.members.submit_for(WokenBy::Alike, part, command, core.now);
         }
         core.members.kick();
     }
@@ -350,7 +351,8 @@ impl Copies {
         let id = core.desk.number();
         copying.step = Step::Writing { id, left: repairs.len() };
         for (member, repair) in repairs {
-            core.members.submit(member, id, Class::Background, repair, core.now);
+            let part = (member, id, Class::Background);
+            core.members.submit_for(WokenBy::Alike, part, repair, core.now);
         }
         core.members.kick();
     }

@@ -11,7 +11,7 @@ use super::copying::Copying;
 use super::keeper::Standing;
 use super::mirror::Copies;
 use super::parts::{Comparing, Parts, overlap};
-use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload};
+use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload, WokenBy};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -215,7 +215,7 @@ impl Copies {
             return self.end_repair(core, id, Vec::new());
         }
         for (index, repair) in repairs {
-            core.members.submit(index, id, class, repair, core.now);
+            core.members.submit_for(WokenBy::Alike, (index, id, class), repair, core.now);
         }
         core.members.kick();
     }

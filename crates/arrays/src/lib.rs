@@ -62,6 +62,7 @@ mod regions;
 mod rest;
 #[cfg(test)]
 mod rest_tests;
+mod rested;
 #[cfg(test)]
 mod script_rig;
 mod sides;

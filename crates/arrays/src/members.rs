@@ -4,9 +4,10 @@
 //! order, bounded by the array's own queue and by the sectors of what is being made alike. A member's
 //! command carries the number of the array's command that it belongs to.
 
+use super::rested::{Leave, Rested, woken_by};
 use nearhead_disk::{
     Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Submission,
-    Ticket,
+    Ticket, Woken, WokenBy,
 };
 use rustix::event::epoll;
 use std::collections::VecDeque;
@@ -17,10 +18,14 @@ struct Member<D> {
     depth: usize,
     outstanding: usize,
     waiting: VecDeque<Submission>,
-    /// When it last began or ended anything.
-    busy_at: Nanos,
-    /// How often it was given something after it had rested.
-    woken: u64,
+    rested: Rested,
+}
+
+impl<D> Member<D> {
+    /// It has nothing to do.
+    fn is_free(&self) -> bool {
+        self.outstanding == 0 && self.waiting.is_empty()
+    }
 }
 
 /// The disks of an array.
@@ -30,8 +35,8 @@ pub(super) struct Members<D> {
     turn: usize,
     /// Readable when any member's descriptor is.
     wake: Option<OwnedFd>,
-    /// A member rests once it has had nothing to do for so long; none if no member does.
-    rest_after: Option<Nanos>,
+    /// When a member rests; none if no member does.
+    leave: Option<Leave>,
 }
 
 impl<D: Disk> Members<D> {
@@ -46,11 +51,10 @@ impl<D: Disk> Members<D> {
             disk,
             outstanding: 0,
             waiting: VecDeque::new(),
-            busy_at: Nanos::ZERO,
-            woken: 0,
+            rested: Rested::default(),
         };
         let list = disks.into_iter().map(member).collect();
-        Ok(Self { list, turn: 0, wake, rest_after: None })
+        Ok(Self { list, turn: 0, wake, leave: None })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,25 +84,36 @@ impl<D: Disk> Members<D> {
         self.list[index].outstanding + self.list[index].waiting.len()
     }
 
-    /// From now on members rest, or none does.
-    pub(super) fn let_rest(&mut self, after: Option<Nanos>) {
-        self.rest_after = after;
+    /// From now on members rest once they have had nothing to do for so long, or none does.
+    pub(super) fn let_rest(&mut self, after: Option<Nanos>, now: Nanos) {
+        let before =
+            std::mem::replace(&mut self.leave, after.map(|after| Leave { after, since: now }));
+        for member in self.list.iter_mut().filter(|member| member.is_free()) {
+            member.rested.settle(before, now);
+        }
     }
 
-    /// Whether a member rests.
-    pub(super) fn is_resting(&self, index: usize, now: Nanos) -> bool {
-        let is_over = |after: Nanos| self.load(index) == 0 && self.idle(index, now) >= after;
-        self.rest_after.is_some_and(is_over)
+    /// For how long a member has rested, if it does.
+    pub(super) fn resting_for(&self, index: usize, now: Nanos) -> Option<Nanos> {
+        let member = &self.list[index];
+        member.rested.resting_for(self.leave.filter(|_| member.is_free()), now)
+    }
+
+    /// For how long in all.
+    pub(super) fn rested(&self, index: usize, now: Nanos) -> Nanos {
+        let member = &self.list[index];
+        member.rested.in_all(self.leave.filter(|_| member.is_free()), now)
     }
 
     /// For how long it has had nothing to do.
     pub(super) fn idle(&self, index: usize, now: Nanos) -> Nanos {
-        if self.load(index) > 0 { Nanos::ZERO } else { now.since(self.list[index].busy_at) }
+        let member = &self.list[index];
+        if member.is_free() { member.rested.idle(now) } else { Nanos::ZERO }
     }
 
-    /// How often it was given something after it had rested.
-    pub(super) fn woken(&self, index: usize) -> u64 {
-        self.list[index].woken
+    /// How often it was given something after it had rested, and what.
+    pub(super) fn woken(&self, index: usize) -> Woken {
+        self.list[index].rested.woken()
     }
 
     /// Gives `command`, a part of the array's command `id`, to a member.
@@ -110,11 +125,25 @@ impl<D: Disk> Members<D> {
         command: Command,
         now: Nanos,
     ) {
+        let by = woken_by(class, &command);
+        self.submit_for(by, (index, id, class), command, now);
+    }
+
+    /// The same where it is known better what the member is woken by, if it rests.
+    pub(super) fn submit_for(
+        &mut self,
+        by: WokenBy,
+        (index, id, class): (usize, u64, Class),
+        command: Command,
+        now: Nanos,
+    ) {
         let submission = Submission { ticket: Ticket::new(CommandId(id)), class, command };
-        let is_woken = self.is_resting(index, now);
+        let leave = self.leave.filter(|_| self.resting_for(index, now).is_some());
         let member = &mut self.list[index];
-        member.woken += u64::from(is_woken);
-        member.busy_at = now;
+        if leave.is_some() {
+            member.rested.wake(by, leave, now);
+        }
+        member.rested.note_busy(now);
         if member.outstanding < member.depth && member.waiting.is_empty() {
             member.outstanding += 1;
             member.disk.submit(submission, now);
@@ -135,7 +164,7 @@ impl<D: Disk> Members<D> {
             if let Some(done) = member.disk.poll(now) {
                 self.turn = (index + 1) % count;
                 member.outstanding -= 1;
-                member.busy_at = now;
+                member.rested.note_busy(now);
                 if let Some(submission) = member.waiting.pop_front() {
                     member.outstanding += 1;
                     member.disk.submit(submission, now);

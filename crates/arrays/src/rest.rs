@@ -14,7 +14,7 @@ use super::Core;
 use super::mirror::Copies;
 use super::parts::Parts;
 use super::sides::Sides;
-use nearhead_disk::{Class, Command, Disk, Nanos, Side};
+use nearhead_disk::{Class, Command, Disk, Nanos, Side, WokenBy};
 
 /// A member that is to be awake, and has had nothing to do for so long, is given a read: less than any drive waits before it sleeps
 /// (5 s are the least that ATA has a number for, as `hdparm -S` sets it).
@@ -33,7 +33,7 @@ impl Copies {
     /// Members may rest once nothing was written for so long, or none may.
     pub(super) fn may_rest<D: Disk>(&mut self, core: &mut Core<D, Parts>, after: Option<Nanos>) {
         self.sides.rest_after = after;
-        core.members.let_rest(after);
+        core.members.let_rest(after, core.now);
     }
 
     /// Writes are about to come.
@@ -53,7 +53,8 @@ impl Copies {
             // Nobody waits for the answer; what a member cannot do is seen when it is needed.
             let id = core.desk.number();
             let read = Command::Read { offset, len };
-            core.members.submit(member, id, Class::Foreground, read, core.now);
+            let part = (member, id, Class::Foreground);
+            core.members.submit_for(WokenBy::Ahead, part, read, core.now);
         }
         core.members.kick();
     }
@@ -65,8 +66,9 @@ impl Copies {
         }
         let side = |member: usize| Side {
             name: core.members.disk(member).properties().name.clone(),
-            is_resting: core.members.is_resting(member, now),
+            resting_for: core.members.resting_for(member, now),
             idle: core.members.idle(member, now),
+            rested: core.members.rested(member, now),
             woken: core.members.woken(member),
         };
         self.counting().map(side).collect()

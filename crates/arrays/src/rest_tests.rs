@@ -3,7 +3,7 @@
 use super::label_rig::*;
 use super::script_rig::*;
 use super::*;
-use nearhead_disk::CommandId;
+use nearhead_disk::{CommandId, WokenBy};
 
 const AFTER: Nanos = Nanos::from_secs(10);
 
@@ -32,11 +32,11 @@ fn asked(run: &Run<Scripted>, members: usize) -> Vec<usize> {
 }
 
 fn woken(run: &Run<Scripted>) -> Vec<u64> {
-    run.mirror.sides(run.now).iter().map(|side| side.woken).collect()
+    run.mirror.sides(run.now).iter().map(|side| side.woken.total()).collect()
 }
 
 fn resting(run: &Run<Scripted>) -> Vec<bool> {
-    run.mirror.sides(run.now).iter().map(|side| side.is_resting).collect()
+    run.mirror.sides(run.now).iter().map(|side| side.resting_for.is_some()).collect()
 }
 
 const CLASSES: [Class; 4] = [Class::Durable, Class::Foreground, Class::Bulk, Class::Background];
@@ -135,7 +135,32 @@ fn members_of_mirrors_in_a_stripe_rest_too() {
     let mut stripe = Stripe::new(vec![pair(), pair()], 4096).unwrap();
     stripe.let_rest(Some(AFTER));
     assert_eq!(stripe.sides(Nanos::ZERO).len(), 4);
-    assert!(stripe.sides(AFTER).iter().all(|side| side.is_resting));
+    assert!(stripe.sides(AFTER).iter().all(|side| side.resting_for.is_some()));
     stripe.expect_writes(AFTER);
-    assert!(stripe.sides(AFTER).iter().all(|side| side.woken == 1 && !side.is_resting));
+    assert!(
+        stripe
+            .sides(AFTER)
+            .iter()
+            .all(|side| side.woken.by(WokenBy::Ahead) == 1 && side.resting_for.is_none())
+    );
+}
+
+#[test]
+fn how_long_a_member_rested_and_what_woke_it_is_told() {
+    let mut run = filled("mirror:a,b", 2);
+    run.mirror.let_rest(Some(AFTER));
+    let rested = |run: &Run<Scripted>| run.mirror.sides(run.now).remove(1);
+    run.until(run.now + AFTER + Nanos::from_secs(5));
+    let side = rested(&run);
+    assert_eq!((side.rested, side.resting_for), (Nanos::from_secs(5), Some(side.rested)));
+    // The first one serves reads, and the other is woken by what changes.
+    read_as(&mut run, Class::Background, 0);
+    run.write(1, 2);
+    run.until(run.now + AFTER + Nanos::from_secs(3));
+    assert!(rested(&run).rested >= Nanos::from_secs(8), "{:?}", rested(&run));
+    run.mirror.expect_writes(run.now);
+    run.until(run.now + Nanos::from_secs(1));
+    let woken = |side: usize| WokenBy::ALL.map(|by| run.mirror.sides(run.now)[side].woken.by(by));
+    assert_eq!((woken(0), woken(1)), ([0, 0, 1, 0, 1], [0, 1, 0, 0, 1]));
+    assert_eq!(rested(&run).resting_for, None);
 }

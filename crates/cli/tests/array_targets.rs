@@ -5,9 +5,8 @@
 mod common;
 
 use common::nbd::Client;
-use common::{Daemon, Scratch, run_fails, run_json, run_ok};
+use common::{Daemon, Scratch, ask, run_fails, run_json, run_ok};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 
 fn sparse(scratch: &Scratch, name: &str, bytes: u64) {
     File::create(scratch.path(name)).unwrap().set_len(bytes).unwrap();
@@ -295,12 +294,4 @@ fn every_kind_of_disk_is_listed_and_served_bare_with_power_cuts() {
         let (status, told, problems) = daemon.stop();
         assert!(status.success(), "{disk}: {told} {problems}");
     }
-}
-
-fn ask(control: &str, line: &str) -> serde_json::Value {
-    let mut stream = std::os::unix::net::UnixStream::connect(control).unwrap();
-    writeln!(stream, "{line}").unwrap();
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).unwrap();
-    serde_json::from_str(&answer).unwrap()
 }

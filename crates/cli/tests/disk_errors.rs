@@ -6,19 +6,9 @@
 mod common;
 
 use common::nbd::{Client, Kind};
-use common::{Daemon, Scratch, run, run_fails, run_ok, tool, tools};
+use common::{Daemon, Scratch, ask, run, run_fails, run_ok, tool, tools};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-
-fn ask(socket: &PathBuf, command: &str) -> Value {
-    let mut stream = BufReader::new(UnixStream::connect(socket).unwrap());
-    writeln!(stream.get_mut(), "{command}").unwrap();
-    let mut line = String::new();
-    stream.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
-}
 
 /// `status --json` and its exit code.
 fn status(scratch: &Scratch, target: &str) -> (Value, Option<i32>) {

@@ -7,23 +7,14 @@ mod common;
 
 use common::mounts::{can_mount, mount, unmount, volume};
 use common::nbd::Client;
-use common::{Daemon, Scratch, run_ok, tool, tools};
+use common::{Daemon, Scratch, ask, run_ok, tool, tools};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
-
-/// What a daemon answers on its control socket.
-fn ask(socket: &Path, command: &str) -> serde_json::Value {
-    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
-    writeln!(stream, "{command}").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
-}
 
 fn scrape(socket: &Path) -> String {
     ask(socket, "metrics")["ok"].as_str().unwrap().to_owned()
@@ -64,7 +55,12 @@ fn metrics_of_mirror(scratch: &Scratch) -> String {
     for name in ["p.img", "q.img"] {
         std::fs::File::create(scratch.path(name)).unwrap().set_len(65 << 20).unwrap();
     }
-    metrics_of(scratch, &["create", "mirror:p.img,q.img"], "mirror:p.img,q.img", &[])
+    metrics_of(
+        scratch,
+        &["create", "mirror:p.img,q.img"],
+        "mirror:p.img,q.img",
+        &["--rest-mirrors", "1h"],
+    )
 }
 
 /// A volume with a target and permits that nobody gives.

@@ -41,7 +41,7 @@ pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};
 pub use range_set::RangeSet;
 pub use resilver::Resilver;
-pub use side::Side;
+pub use side::{Side, Woken, WokenBy};
 pub use striping::{Striping, WholeRuns};
 pub use ticket::{CommandId, Ticket};
 pub use time::Nanos;

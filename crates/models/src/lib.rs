@@ -9,7 +9,7 @@
 //! - [`CrashDisk`]: remembers what a power cut may lose, so that a test can try every outcome;
 //! - [`faults`]: a layer over any disk that cuts, tears, loses, misdirects, rots, fails and hangs;
 //! - [`Powered`]: a layer over any disk that books what a drive draws, and lets it sleep;
-//! - [`Store`]: the bytes behind a model: none, in memory, or in a sparse file.
+//! - [`Store`]: the bytes behind a model: none, in memory, in a sparse file, or a word for each block that repeats one.
 //!
 //! A model never reads a clock: it is told `now` and does what it would have done until then. It
 //! never tells a host more than a host can know.
@@ -24,6 +24,7 @@ pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
 mod angle;
 mod crash;
 mod drive;
+mod first_bytes;
 mod flash;
 mod geometry;
 #[cfg(test)]
@@ -54,6 +55,7 @@ mod tear;
 pub use angle::{Angle, Spindle};
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;
+pub use first_bytes::FirstBytes;
 pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
@@ -73,4 +75,4 @@ pub use seek::SeekCurve;
 pub use served::Served;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
 pub use spec::{Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};
-pub use store::{Dataless, FileStore, MemoryStore, Store};
+pub use store::{Dataless, FileStore, MemoryStore, PatternStore, Store};

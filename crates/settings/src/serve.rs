@@ -16,6 +16,7 @@ mod memory;
 
 use crate::cache_device::CacheDevice;
 use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
+use crate::rest_command::RestCommand;
 use crate::sharing::{BULK_SHARE_MAX, Sharing};
 use crate::socket::SocketMode;
 use crate::units::{ByteSize, Span, Window};
@@ -125,6 +126,10 @@ pub struct ServeArgs {
     /// others may sleep; they are woken before the tail of a chain comes to them. 0 none does [default: 0]
     #[arg(long, value_name = "TIME")]
     pub rest_mirrors: Option<Span>,
+    /// Program that is run when a side begins to rest, and when it is woken, with two arguments: `rest` or `wake`, and the device. It may
+    /// send the drive to sleep; nothing waits for it, and after half a minute it is killed
+    #[arg(long, value_name = "PROGRAM")]
+    pub rest_command: Option<RestCommand>,
     /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub swap_above: Option<u8>,
@@ -256,6 +261,7 @@ impl ServeArgs {
             durable_p99,
             bulk_share,
             rest_mirrors,
+            rest_command,
             swap_above,
             swap_idle,
             snapshot_period,

@@ -1,7 +1,9 @@
 //! Metrics of single devices: each with its number, the volume's own 0, and its path.
 
 use super::exposition::{Exposition, Kind};
-use crate::report::{DeviceReport, Link, LogDisk, MirrorReport, SideReport, StatusReport};
+use crate::report::{
+    DeviceReport, Link, LogDisk, MirrorReport, RestCommandReport, SideReport, StatusReport,
+};
 use std::fmt::Display;
 
 /// What is told of one.
@@ -107,19 +109,56 @@ pub(super) fn sides(all: &mut Exposition, report: &StatusReport) {
             "Since a side of a mirror had something to do",
             |side| side.idle_s.floor(),
         ),
-        ("side_woken_total", Kind::Counter, "How often a side of a mirror was woken", |side| {
-            side.woken as f64
-        }),
+        (
+            "side_rested_seconds_total",
+            Kind::Counter,
+            "For how long a side of a mirror rested in all",
+            |side| side.rested_s.floor(),
+        ),
     ];
     for (name, kind, help, value) in values {
         let mut family = all.family(name, kind, help);
-        for device in &report.devices {
-            let lane = lane(device);
-            for (side, told) in device.sides.iter().enumerate() {
-                let side = side.to_string();
-                let labels = [("lane", lane.as_str()), ("side", &side), ("disk", &told.path)];
-                family.sample(&labels, value(told));
+        each_side(report, &mut |labels, side| family.sample(labels, value(side)));
+    }
+    let help = "How often a side of a mirror was woken, by what it was asked";
+    let mut family = all.family("side_woken_total", Kind::Counter, help);
+    each_side(report, &mut |labels, side| {
+        for (by, times) in &side.woken_by {
+            family.sample(&[labels, &[("by", by)]].concat(), *times);
+        }
+    });
+    rest_commands(all, report);
+}
+
+/// What a program is told with that hears of sides that rest.
+fn rest_commands(all: &mut Exposition, report: &StatusReport) {
+    let mut sides = report.devices.iter().flat_map(|device| &device.sides);
+    if sides.all(|side| side.command.is_none()) {
+        return;
+    }
+    let values: [(&str, &str, Value<RestCommandReport, u64>); 2] = [
+        ("side_commands_total", "Runs of the program that hears how a side rests", |told| {
+            told.runs
+        }),
+        ("side_commands_failed_total", "Those of them that did not end well", |told| told.failed),
+    ];
+    for (name, help, value) in values {
+        let mut family = all.family(name, Kind::Counter, help);
+        each_side(report, &mut |labels, side| {
+            if let Some(told) = &side.command {
+                family.sample(labels, value(told));
             }
+        });
+    }
+}
+
+/// Every side of every device, with its labels.
+fn each_side(report: &StatusReport, tell: &mut dyn FnMut(&[(&str, &str)], &SideReport)) {
+    for device in &report.devices {
+        let lane = lane(device);
+        for (side, told) in device.sides.iter().enumerate() {
+            let side = side.to_string();
+            tell(&[("lane", lane.as_str()), ("side", &side), ("disk", &told.path)], told);
         }
     }
 }

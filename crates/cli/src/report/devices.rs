@@ -1,10 +1,11 @@
 //! The devices that a volume lies on, as reports name them: what each is for, and where its bytes are among the volume's.
 
 use crate::units::ByteSize;
-use nearhead_disk::{Disk, Lane, Nanos, Properties, Resilver, Side};
+use nearhead_disk::{Disk, Lane, Nanos, Properties, Resilver, Side, WokenBy};
 use nearhead_format::Superblock;
 use nearhead_volume::{Lanes, SyncIo};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One of the devices of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,22 +65,74 @@ pub struct SideReport {
     pub path: String,
     /// It has had nothing to do for as long as was asked for.
     pub is_resting: bool,
+    /// For how long it has rested, in s, if it does.
+    #[serde(default)]
+    pub resting_s: Option<f64>,
     /// Since when it has had nothing to do, in s.
     pub idle_s: f64,
+    /// For how long it has rested in all since the volume was opened, in s.
+    #[serde(default)]
+    pub rested_s: f64,
     /// How often it was asked something after it had rested.
     pub woken: u64,
+    /// The same by what it was asked: `read`, `write`, `cleaning`, `alike` (the members were made alike), `ahead` (of writes that were about
+    /// to come).
+    #[serde(default)]
+    pub woken_by: BTreeMap<String, u64>,
+    /// How the program did that hears of it, if there is one and it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<RestCommandReport>,
+}
+
+/// How a program did that hears when a side rests and when it is woken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestCommandReport {
+    /// How often it was run, to its end.
+    pub runs: u64,
+    /// How often of these it did not end well.
+    pub failed: u64,
+    /// It runs now.
+    pub is_running: bool,
+    /// What was wrong last, until it ends well.
+    pub problem: Option<String>,
+}
+
+impl RestCommandReport {
+    /// For people, if there is anything to say.
+    fn words(&self) -> String {
+        let problem = self.problem.as_ref().map(|problem| format!("; its program: {problem}"));
+        problem.unwrap_or_default()
+    }
 }
 
 impl SideReport {
     fn of(side: Side) -> Self {
-        let Side { name: path, is_resting, idle, woken } = side;
-        Self { path, is_resting, idle_s: idle.as_secs_f64(), woken }
+        let Side { name: path, resting_for, idle, rested, woken } = side;
+        let by = |by: WokenBy| (by.name().to_owned(), woken.by(by));
+        Self {
+            path,
+            is_resting: resting_for.is_some(),
+            resting_s: resting_for.map(Nanos::as_secs_f64),
+            idle_s: idle.as_secs_f64(),
+            rested_s: rested.as_secs_f64(),
+            woken: woken.total(),
+            woken_by: WokenBy::ALL.map(by).into(),
+            command: None,
+        }
     }
 
     fn line(&self) -> String {
-        let Self { path, is_resting, idle_s, woken } = self;
-        let state = if *is_resting { "resting" } else { "awake" };
-        format!("side {path}: {state}, nothing to do for {idle_s:.0} s, woken {woken} times")
+        let Self { path, resting_s, idle_s, rested_s, woken, woken_by, command, .. } = self;
+        let state = resting_s.map_or("awake".to_owned(), |span| format!("resting for {span:.0} s"));
+        let by = WokenBy::ALL.map(WokenBy::name);
+        let by =
+            by.iter().filter_map(|by| Some((by, woken_by.get(*by).filter(|times| **times > 0)?)));
+        let by: Vec<String> = by.map(|(by, times)| format!("{by} {times}")).collect();
+        let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
+        let command = command.as_ref().map(RestCommandReport::words).unwrap_or_default();
+        format!(
+            "side {path}: {state}, nothing to do for {idle_s:.0} s; rested {rested_s:.0} s in all, woken {woken} times{by}{command}"
+        )
     }
 }
 

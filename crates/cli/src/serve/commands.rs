@@ -108,7 +108,10 @@ impl Desk {
             disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
         };
-        StatusReport::new(&target, context.service.volume(), Some(served), context.now)
+        let volume = context.service.volume();
+        let mut report = StatusReport::new(&target, volume, Some(served), context.now);
+        context.service.tell_of_rest(&mut report.devices);
+        report
     }
 
     /// What was found out about the disk at the start, and whether its image has room to grow now.

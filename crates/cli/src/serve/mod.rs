@@ -12,6 +12,7 @@ mod coordination;
 mod encryption;
 mod memory;
 pub(crate) mod priority;
+mod rest_command;
 mod served;
 mod shown;
 mod signals;
@@ -42,6 +43,7 @@ use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, Shutdow
 use nearhead_output::{blame, inform, note, say_json_line, tell, warn};
 use nearhead_service::Service;
 use nearhead_volume::{ReopeningVolume, Volume};
+use rest_command::RestCommands;
 use serde::Serialize;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
@@ -107,6 +109,8 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     volume.watch(Backing::of(&name, &args.disk)?);
     volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(args, volume.volume().superblock())?);
+    volume
+        .hear_of_rest(args.rest_command.as_ref().map(|command| RestCommands::new(command.path())));
 
     let limits = limits(args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
@@ -347,6 +351,7 @@ fn finish<'a>(
             manager.alive(context.now, || commands::in_a_line(context));
             context.service.tell(context.now, shutdown_max);
             context.service.take_turns(context.now);
+            context.service.look_who_rests(context.now);
             if desk.take_stop()
                 && let Some(handle) = handle.get()
             {

@@ -6,9 +6,10 @@
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
+use super::rest_command::RestCommands;
 use super::shown::Shown;
 use crate::journal::ToldPasses;
-use crate::report::{Latencies, RequestCounts};
+use crate::report::{DeviceReport, Latencies, RequestCounts};
 use crate::service_manager::ServiceManager;
 use crate::timed::Timed;
 use crate::units::ByteSize;
@@ -43,6 +44,7 @@ pub struct Served {
     trouble_told: Option<String>,
     told_passes: ToldPasses,
     turns: Option<Turns>,
+    rest_commands: Option<RestCommands>,
     backing: Backing,
     tuner: Rc<RefCell<Tuner>>,
 }
@@ -68,6 +70,7 @@ impl Served {
             trouble_told: None,
             told_passes: ToldPasses::default(),
             turns: None,
+            rest_commands: None,
             backing: Backing::default(),
         }
     }
@@ -167,6 +170,26 @@ impl Served {
     pub fn coordination(&self) -> Option<Coordination> {
         let wants = self.volume().engine().wants_checkpoint_permit();
         self.turns.as_ref().map(|turns| turns.report(wants))
+    }
+
+    /// From now on a program hears which sides of mirrors rest, if there is one.
+    pub(super) fn hear_of_rest(&mut self, commands: Option<RestCommands>) {
+        self.rest_commands = commands;
+    }
+
+    /// Tells it of those that began to, or were woken.
+    pub(super) fn look_who_rests(&mut self, now: Nanos) {
+        let lanes = self.volume.inner().service().volume().lanes();
+        if let Some(commands) = &mut self.rest_commands {
+            commands.look(lanes, now);
+        }
+    }
+
+    /// Adds to a report what that program did.
+    pub(super) fn tell_of_rest(&self, devices: &mut [DeviceReport]) {
+        if let Some(commands) = &self.rest_commands {
+            commands.report(devices);
+        }
     }
 
     /// From now on says if one of the files under it is deleted or cut short.

@@ -12,6 +12,7 @@ pub mod nbd;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,6 +88,28 @@ pub fn run_fails(scratch: &Scratch, args: &[&str], parts: &[&str]) -> String {
     }
     assert!(!message.contains("panicked"), "nearhead {args:?}: {message}");
     message
+}
+
+/// Makes a script that can be run at once: another process writes it, as nobody may run what a process, or one that it begins just then, has
+/// open to be written.
+pub fn script(path: &Path, text: &str) {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(writer.wait().unwrap().success());
+}
+
+/// What a daemon answers to a line on its control socket.
+pub fn ask(control: impl AsRef<Path>, command: &str) -> serde_json::Value {
+    let mut stream = UnixStream::connect(control).unwrap();
+    writeln!(stream, "{command}").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
 }
 
 /// A running `nearhead serve`; killed when dropped.

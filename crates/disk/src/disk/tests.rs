@@ -1,7 +1,7 @@
 //! What a disk leaves out is asked of the disk below it, and only there.
 
 use super::*;
-use crate::{Command, DiskErrorKind, Payload, Region, RegionKind, Ticket};
+use crate::{Command, DiskErrorKind, Payload, Region, RegionKind, Ticket, Woken};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 const CAPACITY_BYTES: u64 = 1 << 20;
@@ -124,9 +124,9 @@ impl Disk for Telling {
     }
 
     fn sides(&self, now: Nanos) -> Vec<Side> {
-        let is_resting = self.woken_at.is_none();
+        let resting_for = self.woken_at.is_none().then_some(now);
         let name = format!("{:?}", self.rests_after);
-        vec![Side { name, is_resting, idle: now, woken: 3 }]
+        vec![Side { name, resting_for, idle: now, rested: now, woken: Woken::default() }]
     }
 
     fn resilvers(&self) -> Vec<Resilver> {
@@ -219,12 +219,17 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert!(!disk.has_left(), "nobody asked it to leave");
     disk.leave();
     assert!(disk.has_left());
-    let side =
-        |is_resting| Side { name: "Some(Nanos(7))".into(), is_resting, idle: Nanos(9), woken: 3 };
+    let side = |resting_for| Side {
+        name: "Some(Nanos(7))".into(),
+        resting_for,
+        idle: Nanos(9),
+        rested: Nanos(9),
+        woken: Woken::default(),
+    };
     disk.let_rest(Some(Nanos(7)));
-    assert_eq!(disk.sides(Nanos(9)), [side(true)]);
+    assert_eq!(disk.sides(Nanos(9)), [side(Some(Nanos(9)))]);
     disk.expect_writes(Nanos(8));
-    assert_eq!(disk.sides(Nanos(9)), [side(false)]);
+    assert_eq!(disk.sides(Nanos(9)), [side(None)]);
     assert_eq!(disk.resilvers()[0].left_bytes, 7);
 }
 

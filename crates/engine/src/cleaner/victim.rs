@@ -102,10 +102,8 @@ fn sources<'a>(
 ) -> impl Iterator<Item = (u32, u64)> + use<'a> {
     let (logs, last_log) = (view.logs, view.last_log);
     let may_go = move |log: &u32| *log != last_log && logs.is_needed(*log) && !logs.is_held(*log);
-    let touched = logs.touched_in(device.clone()).filter(may_go);
-    // Of the others nobody knows what they hold, where the map is paged.
-    let touched = touched.filter(|log| logs.is_offered(*log));
-    touched.map(|log| (log, u64::from(logs.live_sectors_of(log))))
+    let known = logs.known_in(device.clone()).filter(may_go);
+    known.map(|log| (log, u64::from(logs.live_sectors_of(log))))
 }
 
 /// Whether what is needed of those logs of the device that are worth it fits fewer of them: else it would be copied to and fro.

@@ -7,10 +7,12 @@
 mod dataless;
 mod file;
 mod memory;
+mod pattern;
 
 pub use dataless::Dataless;
 pub use file::FileStore;
 pub use memory::MemoryStore;
+pub use pattern::PatternStore;
 
 use nearhead_disk::{BufferMut, DiskError, Payload, Run};
 

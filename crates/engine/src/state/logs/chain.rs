@@ -35,6 +35,17 @@ pub(super) fn runs(layout: &Layout) -> Vec<Run> {
     devices.filter_map(run).collect()
 }
 
+/// What a log of a chain is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It may be begun anew.
+    Free,
+    /// Nothing of it is needed, and a snapshot makes it free.
+    Spent,
+    /// Something of it is needed, or it is claimed.
+    Used,
+}
+
 /// Which logs will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -42,6 +53,11 @@ pub(crate) enum Wanted {
     Free,
     /// One that a recovery is certain to read, so that a record may go there.
     Claimed,
+}
+
+/// Whether nothing of a log is needed any more, and only a snapshot makes it free.
+fn is_spent(ring: &Ring) -> bool {
+    ring.is_unused() && !ring.is_new() && !ring.claimed
 }
 
 impl Logs {
@@ -71,6 +87,11 @@ impl Logs {
             ring.is_held = is_held;
             ring.begin_anew();
             self.measure(index);
+            if is_held {
+                self.held.insert(index);
+            } else {
+                self.held.remove(&index);
+            }
         }
     }
 
@@ -112,25 +133,48 @@ impl Logs {
         self.runs.iter().map(|run| run.free).sum()
     }
 
-    /// Takes note of whether a log may be begun anew now.
-    pub(super) fn note_free(&mut self, index: u32) {
-        let is_free = self.is_free(index);
-        let Some(known) = self.free.get_mut(index as usize) else { return };
-        if std::mem::replace(known, is_free) != is_free
-            && let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index)
-        {
-            run.free = if is_free { run.free + 1 } else { run.free - 1 };
+    fn use_of(&self, index: u32) -> Use {
+        match self.get(index) {
+            _ if self.is_free(index) => Use::Free,
+            Some(ring) if is_spent(ring) => Use::Spent,
+            _ => Use::Used,
         }
     }
 
-    /// Compares what is kept of free logs with what they say.
-    pub(super) fn check_free(&self) -> Result<(), String> {
-        for device in self.by_device().filter(|device| !device.is_empty() && self.has_no_homes()) {
+    /// Takes note of what a log is good for now: it is asked for each request, and there may be hundreds of thousands.
+    pub(super) fn note_use(&mut self, index: u32) {
+        let now = self.use_of(index);
+        let Some(known) = self.uses.get_mut(index as usize) else { return };
+        let before = std::mem::replace(known, now);
+        if before == now {
+            return;
+        }
+        self.spent = self.spent + u32::from(now == Use::Spent) - u32::from(before == Use::Spent);
+        if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
+            run.free = run.free + u32::from(now == Use::Free) - u32::from(before == Use::Free);
+        }
+    }
+
+    /// Compares what is kept of the uses of logs with what they say.
+    pub(super) fn check_uses(&self) -> Result<(), String> {
+        if !self.has_no_homes() {
+            return Ok(());
+        }
+        for device in self.by_device().filter(|device| !device.is_empty()) {
             let free = device.clone().filter(|index| self.is_free(*index)).count() as u32;
             let kept = self.free_in(&device);
             if free != kept {
                 return Err(format!("logs {device:?}: expected {free} free, counted {kept}"));
             }
+        }
+        let all = || 0..self.count();
+        let spent = all().filter(|index| self.use_of(*index) == Use::Spent).count() as u32;
+        let held: Vec<u32> = all().filter(|index| self.is_held(*index)).collect();
+        if (spent, &held) != (self.spent, &self.held.iter().copied().collect()) {
+            return Err(format!(
+                "expected {spent} logs that a snapshot makes free and {held:?} that take copies, counted {} and {:?}",
+                self.spent, self.held
+            ));
         }
         Ok(())
     }
@@ -144,10 +188,14 @@ impl Logs {
     /// log of all is for the records that name them.
     pub(crate) fn blocks_for_copies(&self, device: Range<u32>) -> u64 {
         let capacity = self.blocks();
-        let held = self.present.range(device.clone()).filter_map(|index| self.get(*index));
-        let open = held.filter(|ring| ring.is_held).map(|ring| capacity - ring.position).max();
-        let is_for_copies = |index: &u32| self.is_for_copies(*index);
-        let free = device.filter(is_for_copies).count() as u32;
+        let held = self.held.range(device.clone()).filter_map(|index| self.get(*index));
+        let open = held.map(|ring| capacity - ring.position).max();
+        // Of the free ones those to which a record is to go; where no log needs a claim the set of those that have one is empty.
+        let claimed = self.claimed.range(device.clone());
+        let promised = self.promised.range(device.clone());
+        let promised = promised.filter(|index| !self.claimed.contains(index));
+        let for_records = claimed.chain(promised).filter(|index| self.is_free(**index)).count();
+        let free = self.free_in(&device).saturating_sub(for_records as u32);
         let free = free.min(self.free_in_all().saturating_sub(1));
         u64::from(open.unwrap_or(0)) + u64::from(free) * u64::from(capacity)
     }
@@ -241,7 +289,10 @@ impl Logs {
 
     /// Whether there are logs of which nothing is needed any more, and which only a snapshot makes free.
     pub(crate) fn snapshot_frees_any(&self) -> bool {
-        self.present().any(|(_, ring)| ring.is_unused() && !ring.is_new() && !ring.claimed)
+        if self.has_no_homes() {
+            return self.spent > 0;
+        }
+        self.present().any(|(_, ring)| is_spent(ring))
     }
 
     /// Whether a device has few free logs.

@@ -17,7 +17,7 @@ impl Logs {
         }
         self.lost.push(device.clone());
         for index in device.clone() {
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
             assert!(!logs.has_room(log, need) && !logs.accepts(log, 0, need), "{log}");
         }
         assert_eq!(logs.free_in(&devices[1]), 0);
-        assert_eq!(logs.check_free(), Ok(()));
+        assert_eq!(logs.check_uses(), Ok(()));
         assert_eq!(logs.next_in_chain(first, 0, Wanted::Free), Some(devices[0].start));
         assert_eq!(logs.begin_copies(devices[1].clone()), None);
         assert!(logs.nearest_claimed(u64::MAX, need).is_some_and(|log| devices[0].contains(&log)));

@@ -20,7 +20,7 @@ pub use recount::{LogCounts, Occupancy};
 pub use ring::Need;
 pub(crate) use ring::{NO_PREVIOUS, Ring, SLICES};
 
-use chain::Run;
+use chain::{Run, Use};
 use nearhead_disk::Nanos;
 use nearhead_format::Layout;
 use nearhead_format::record::Claim;
@@ -39,8 +39,11 @@ pub struct Logs {
     layout: Layout,
     /// Where each of several devices has its logs, so that nobody works that out for each block.
     runs: Vec<Run>,
-    /// Of each log of a chain whether it may be begun anew.
-    free: Vec<bool>,
+    /// Of each log of a chain whether it may be begun anew, kept as that changes; how many may only once there is a snapshot; and those
+    /// that take copies.
+    uses: Vec<Use>,
+    spent: u32,
+    held: BTreeSet<u32>,
     capacity_blocks: Option<NonZeroU32>,
     rings: Vec<Option<Box<Ring>>>,
     claimed: BTreeSet<u32>,
@@ -77,7 +80,9 @@ impl Logs {
         Self {
             layout: *layout,
             runs: chain::runs(layout),
-            free: if layout.is_chain() { vec![true; rings.len()] } else { Vec::new() },
+            uses: if layout.is_chain() { vec![Use::Free; rings.len()] } else { Vec::new() },
+            spent: 0,
+            held: BTreeSet::new(),
             capacity_blocks: NonZeroU32::new(layout.log_blocks()),
             rings,
             full,
@@ -213,7 +218,7 @@ impl Logs {
         ring.failures += 1;
         self.resting.retain(|(resting, _)| *resting != index);
         self.resting.push((index, until));
-        self.note_free(index);
+        self.note_use(index);
     }
 
     /// A record of `blocks` could not be written at `position` of the log: the next one there goes behind that place.
@@ -221,7 +226,7 @@ impl Logs {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_bad(position, blocks, now);
             self.with_bad_places.insert(index);
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -229,7 +234,7 @@ impl Logs {
     pub(crate) fn note_twin(&mut self, index: u32, position: u32, blocks: u32) {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_twin(position, blocks);
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -237,7 +242,7 @@ impl Logs {
     pub(crate) fn forget_bad_places(&mut self, index: u32) {
         if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
             ring.forget_bad_places();
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -246,7 +251,7 @@ impl Logs {
         self.resting.retain(|(resting, _)| *resting != index);
         if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
             ring.quarantined = false;
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -286,7 +291,7 @@ impl Logs {
         self.used_blocks_total = self.used_blocks_total + u64::from(used) - u64::from(*known);
         *known = used;
         self.full[index as usize] = full;
-        self.note_free(index);
+        self.note_use(index);
     }
 
     /// Whether recovery is certain to scan the log.
@@ -323,7 +328,7 @@ impl Logs {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_claimed();
             self.claimed.insert(index);
-            self.note_free(index);
+            self.note_use(index);
         }
     }
 
@@ -342,7 +347,7 @@ impl Logs {
             if !ring.is_held {
                 ring.position = claim.position;
             }
-            self.note_free(claim.log_index);
+            self.note_use(claim.log_index);
         }
     }
 
@@ -365,6 +370,7 @@ impl Logs {
             if let Some(ring) = self.rings[index as usize].as_mut() {
                 ring.claimed = false;
             }
+            self.note_use(index);
         }
         for index in keep {
             self.note_claimed(*index);

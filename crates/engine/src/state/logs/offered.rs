@@ -5,7 +5,7 @@
 //! log that is not offered cannot be cleaned before the next snapshot.
 
 use super::Logs;
-use std::collections::BTreeSet;
+use std::ops::Range;
 
 impl Logs {
     /// The logs of each device that could be cleaned, those of which least is needed first.
@@ -39,8 +39,10 @@ impl Logs {
         }
     }
 
-    /// Whether it is known what the log holds, so that it can be cleaned.
-    pub fn is_offered(&self, log: u32) -> bool {
-        self.offered.as_ref().is_none_or(|offered: &BTreeSet<u32>| offered.contains(&log))
+    /// The logs in this range that hold something and of which it is known what, so that they can be cleaned: as few as are offered, where
+    /// the map is paged.
+    pub(crate) fn known_in(&self, range: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        let known = self.offered.as_ref().unwrap_or(&self.present).range(range).copied();
+        known.filter(|log| self.is_touched(*log))
     }
 }

@@ -121,7 +121,7 @@ impl Logs {
             let counted = self.used_blocks_total;
             return Err(format!("expected {used_total} blocks in use in all, counted {counted}"));
         }
-        self.check_free()
+        self.check_uses()
     }
 }
 

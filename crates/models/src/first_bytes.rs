@@ -1,22 +1,26 @@
-//! The first bytes of a disk, as a disk: a part of a flash device that a cache may have.
+//! The first bytes of a disk, as a disk: the part of a flash device that a cache may have, or of a drive that an experiment fills.
 //!
 //! It changes nothing but what it says of its size; who goes past the end is told so by nobody, and must not.
 
-use crate::spent::Modelled;
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
 
 /// The first bytes of `D`.
-pub(crate) struct FirstBytes<D> {
+pub struct FirstBytes<D> {
     disk: D,
     properties: Properties,
 }
 
 impl<D: Disk> FirstBytes<D> {
     /// So many of them, which the disk has.
-    pub(crate) fn new(disk: D, bytes: u64) -> Self {
+    pub fn new(disk: D, bytes: u64) -> Self {
         let capacity_bytes = bytes.min(disk.properties().capacity_bytes);
         let properties = Properties { capacity_bytes, ..disk.properties().clone() };
         Self { disk, properties }
+    }
+
+    /// The whole disk, to be told something.
+    pub fn whole_mut(&mut self) -> &mut D {
+        &mut self.disk
     }
 }
 
@@ -45,5 +49,3 @@ impl<D: Disk> Disk for FirstBytes<D> {
         self.disk.wake_at()
     }
 }
-
-impl<D: Disk> Modelled for FirstBytes<D> {}
