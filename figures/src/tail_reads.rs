@@ -141,17 +141,13 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearhead_disk::Nanos;
 
     fn trace(requests: &[(bool, u64)]) -> RealTrace {
         let request = |(write, block): &(bool, u64)| TraceRequest {
-            at: Nanos::ZERO,
-            device: 0,
             offset_bytes: block * BLOCK_BYTES,
             len_bytes: BLOCK_BYTES as u32,
             write: *write,
-            response: None,
-            think: None,
+            ..TraceRequest::default()
         };
         RealTrace { name: "made up".to_owned(), requests: requests.iter().map(request).collect() }
     }

@@ -1,4 +1,4 @@
-//! The tutorial as a script: PostgreSQL with a backup beside it, on plain ext4 and on Nearhead, each on an emulated disk in real time.
+//! The tutorial as a script: `PostgreSQL` with a backup beside it, on plain ext4 and on Nearhead, each on an emulated disk in real time.
 //!
 //! What is held here are laws: both sides ran, every commit that was answered is there after a kill of the daemon and a start of everything, the
 //! table is printed, nothing is left behind. Never a speed.

@@ -45,7 +45,7 @@ fn a_disk_that_fails_is_told_of_and_ends_with_an_exit_code() {
     let text = run(&scratch, &["status", &target]);
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.contains("health      degraded: disk errors") && text.contains("s ago"), "{text}");
-    let metrics = ask(&scratch.path("own.sock"), "metrics");
+    let metrics = ask(scratch.path("own.sock"), "metrics");
     let metrics = metrics["ok"].as_str().unwrap();
     let read_errors = ",work=\"read\",kind=\"io\"} ";
     assert!(metrics.contains(read_errors), "{metrics}");

@@ -3,7 +3,7 @@
 //!
 //! `recorded/linux-6.1.*` are of one run on a virtio disk with a write cache under Linux 6.1.0-56 (Debian): `blktrace -d /dev/vda -o NAME` (a file for each
 //! processor), what `blkparse -i NAME` made of it, and the `trace_pipe` of an instance with the events that `nearhead trace` records. Meanwhile small files
-//! were written with fsync and O_DSYNC, large ones with O_DIRECT and through the page cache, and read again, on an ext4 in the disk's first partition.
+//! were written with fsync and `O_DSYNC`, large ones with `O_DIRECT` and through the page cache, and read again, on an ext4 in the disk's first partition.
 
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 

@@ -134,7 +134,8 @@ fn asked_for(requests: &[(u32, u64, u64, &str, u64, u64)]) -> String {
     events
         .iter()
         .map(|(ms, event)| format!("8,0 0 1 {}.{:03} {event}\n", ms / 1000, ms % 1000))
-        .collect()
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 #[test]
@@ -182,7 +183,8 @@ fn bulk_in_bursts_goes_as_fast_as_it_gets_through_and_pauses_where_the_trace_doe
     let text: String = burst(0)
         .chain(burst(5000))
         .map(|(ms, sector)| format!("{ms}.000 0 {} 1048576 1\n", sector * 512))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let options = ReplayOptions {
         tempo: Some(Tempo::Bursts),
         outstanding_max: 2,

@@ -118,11 +118,11 @@ pub(super) fn sides(all: &mut Exposition, report: &StatusReport) {
     ];
     for (name, kind, help, value) in values {
         let mut family = all.family(name, kind, help);
-        each_side(report, &mut |labels, side| family.sample(labels, value(side)));
+        each_side(report, |labels, side| family.sample(labels, value(side)));
     }
     let help = "How often a side of a mirror was woken, by what it was asked";
     let mut family = all.family("side_woken_total", Kind::Counter, help);
-    each_side(report, &mut |labels, side| {
+    each_side(report, |labels, side| {
         for (by, times) in &side.woken_by {
             family.sample(&[labels, &[("by", by)]].concat(), *times);
         }
@@ -144,7 +144,7 @@ fn rest_commands(all: &mut Exposition, report: &StatusReport) {
     ];
     for (name, help, value) in values {
         let mut family = all.family(name, Kind::Counter, help);
-        each_side(report, &mut |labels, side| {
+        each_side(report, |labels, side| {
             if let Some(told) = &side.command {
                 family.sample(labels, value(told));
             }
@@ -153,7 +153,7 @@ fn rest_commands(all: &mut Exposition, report: &StatusReport) {
 }
 
 /// Every side of every device, with its labels.
-fn each_side(report: &StatusReport, tell: &mut dyn FnMut(&[(&str, &str)], &SideReport)) {
+fn each_side(report: &StatusReport, mut tell: impl FnMut(&[(&str, &str)], &SideReport)) {
     for device in &report.devices {
         let lane = lane(device);
         for (side, told) in device.sides.iter().enumerate() {

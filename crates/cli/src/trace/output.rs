@@ -102,7 +102,7 @@ mod tests {
             let path = folder.join(name);
             let mut output = Output::create(&path).unwrap();
             for number in 0..3 {
-                *output.text() += &format!("line {number}\n");
+                output.text().extend(["line ", &number.to_string(), "\n"]);
                 output.write().unwrap();
             }
             let bytes = std::fs::read(&path).unwrap();

@@ -78,10 +78,10 @@ pub(super) fn record(
     instance.stop()?;
     recorder.recorded.seconds = started.elapsed().as_secs_f64();
     recorder.read(&mut pipe, output)?;
-    let mut recorded = recorder.recorded;
+    let Recorder { recorded: mut outcome, .. } = recorder;
     // The kernel counts them in the buffer, and says so in the pipe where they are missing.
-    recorded.lost_events = recorded.lost_events.max(instance.lost().unwrap_or(0));
-    Ok(recorded)
+    outcome.lost_events = outcome.lost_events.max(instance.lost().unwrap_or(0));
+    Ok(outcome)
 }
 
 /// Waits for events; whether somebody wants an end instead.

@@ -7,7 +7,7 @@ use super::{Answer, Side};
 use nearhead_basics::Histogram;
 use nearhead_sim::latency::{mean_ms, percentile_ms};
 use nearhead_sim::replay::Durability;
-use nearhead_volume::DEFAULT_PRESET;
+use nearhead_volume::{DEFAULT_PRESET, NamedPreset};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -130,7 +130,11 @@ fn opening(class: Class, ours: &Side) -> String {
 pub(super) fn chosen(answer: &Answer) -> Option<&Side> {
     let presets = &answer.presets;
     let default = presets.iter().find(|side| side.name == DEFAULT_PRESET);
-    default.or_else(|| presets.iter().rev().find(|side| side.name != "nolog"))
+    default.or_else(|| presets.iter().rev().find(|side| has_logs(side)))
+}
+
+fn has_logs(side: &Side) -> bool {
+    NamedPreset::by_name(&side.name).is_ok_and(|preset| preset.layout.has_logs())
 }
 
 /// What the trace's durable points are for whoever took it.
@@ -394,7 +398,7 @@ pub(super) mod tests {
             sentence.contains("Not at the trace's pace: bare disk ends 40 s after it; such times"),
             "{sentence}"
         );
-        answer.presets.retain(|side| side.name == "nolog");
+        answer.presets.retain(|side| !has_logs(side));
         assert_eq!(of(&answer).class, Class::TooLittle);
     }
 }
