@@ -213,9 +213,9 @@ fn a_backup_of_another_volume_or_one_that_was_changed_is_refused() {
     for (name, bytes) in [
         ("cut", backup[..backup.len() - 1].to_vec()),
         ("empty", Vec::new()),
-        ("head", [&backup[..16], &[1; 1], &backup[17..]].concat()),
-        ("superblock", [&backup[..5000], &[1; 1], &backup[5001..]].concat()),
-        ("body", [&backup[..12300], &[255; 1], &backup[12301..]].concat()),
+        ("head", [&backup[..16], &[!backup[16]], &backup[17..]].concat()),
+        ("superblock", [&backup[..5000], &[!backup[5000]], &backup[5001..]].concat()),
+        ("body", [&backup[..12300], &[!backup[12300]], &backup[12301..]].concat()),
     ] {
         std::fs::write(scratch.path("x.bak"), bytes).unwrap();
         let said = run_fails(

@@ -17,7 +17,8 @@ use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{Durability, Makeup, ReplayError, ReplayOptions, ReplayResults, replay};
 use nearhead_sim::trace::{
-    AddressFit, Format, LineProblem, SCALE_ZONES, TraceError, TraceOptions, TraceReader, summarize,
+    AddressFit, AddressOptions, Format, LineProblem, SCALE_ZONES, TraceError, TraceOptions,
+    TraceReader, summarize,
 };
 use nearhead_volume::NamedPreset;
 use on_disk::{Disks, OnDisk};
@@ -89,7 +90,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
     let presets = presets(&args.preset)?;
     let mut disks = Disks::parse(&args.disk)?;
     let options = trace_options(args)?;
-    let makeup = TraceReader::open(&args.trace, options.clone())
+    // As it is in the trace: no disk is known yet that it is to fit.
+    let as_traced = TraceOptions { address: AddressOptions::default(), ..options.clone() };
+    let makeup = TraceReader::open(&args.trace, as_traced)
         .and_then(|mut trace| Makeup::of(&mut trace))
         .map_err(told)?;
     let ack = args.ack.unwrap_or(match makeup.durability {
