@@ -228,7 +228,8 @@ impl TraceReader {
         if self.options.device.is_some_and(|device| device != request.device) {
             self.counts.other_devices += 1;
         } else if request.len_bytes == 0 && request.flush {
-            self.timeline.push(request);
+            // A flush is of everything, whatever the trace says of where.
+            self.timeline.push(TraceRequest { offset_bytes: 0, ..request });
         } else if request.len_bytes == 0 {
             self.counts.empty += 1;
         } else {
