@@ -201,7 +201,7 @@ pub fn exit_status_of(name: &str) -> &'static [(&'static str, &'static str)] {
             ("0", "All is well."),
             (
                 "1",
-                "That could not be found out, or a control socket is left of a daemon that was killed.",
+                "That could not be found out: nobody serves TARGET and it cannot be read, or a daemon does not answer.",
             ),
             ("2", "A volume is degraded or has failed; or the command line cannot be read."),
         ],

@@ -1,7 +1,9 @@
 //! `nearhead status` without a target: every volume that is served or mounted on this machine, as far as this user may ask.
 //!
 //! Each daemon is asked by itself and at the same time as the others, so that one that hangs is told as such and delays nobody for longer
-//! than it is given. A socket that nobody answers on is what a daemon that was killed left behind.
+//! than it is given. A socket that nobody listens on is what a daemon that was killed left behind: no volume is served there, so it says nothing of
+//! how those that are served are doing, and the exit code is theirs. It is never removed here: another daemon may take its name at any moment, and
+//! between `bind` and `listen` its socket refuses as well. Whoever serves that disk next has the disk to itself, and replaces it.
 
 use super::{EXIT_NOT_WELL, exit_code, lasting};
 use crate::control::{Client, sockets};
@@ -21,7 +23,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 const ASKED_AT_ONCE: usize = 64;
 
 /// What a socket means that nobody answers on.
-const STALE: &str = "left of a daemon that was killed, or of a power cut; the next one on that disk takes its place and recovers what is \
+const STALE: &str = "nothing is served there any more: its daemon was killed; the next one on that disk takes its place and recovers what is \
     in the logs; if there will be none, remove it";
 /// So many of them are told one by one.
 const STALE_TOLD_MAX: usize = 5;
@@ -70,7 +72,8 @@ pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
     } else {
         tell(&list);
     }
-    Ok(match (is_well, list.unanswered.is_empty()) {
+    let is_known = list.unanswered.iter().all(|one| one.is_stale);
+    Ok(match (is_well, is_known) {
         (false, _) => ExitCode::from(EXIT_NOT_WELL),
         (true, false) => ExitCode::FAILURE,
         (true, true) => exit_code(true),
@@ -146,7 +149,7 @@ impl Listed {
 }
 
 fn tell(list: &List) {
-    if list.volumes.is_empty() && list.unanswered.is_empty() {
+    if list.volumes.is_empty() && list.unanswered.iter().all(|one| one.is_stale) {
         note("no volume is served or mounted here, as far as this user can see");
     }
     if !list.volumes.is_empty() {
@@ -158,13 +161,18 @@ fn tell(list: &List) {
     for volume in list.volumes.iter().filter(|volume| !volume.reasons.is_empty()) {
         say(&format!("{}: {}", plain(&volume.target), volume.reasons.join("; ")));
     }
-    let stale = list.unanswered.iter().filter(|one| one.is_stale).count();
-    // Years of them may have gathered where images came and went.
-    let is_told = |one: &&Unanswered| !one.is_stale || stale <= STALE_TOLD_MAX;
-    for Unanswered { control, problem, .. } in list.unanswered.iter().filter(is_told) {
-        warn(&format!("control socket {}: {problem}", control.display()));
+    let (stale, silent): (Vec<_>, Vec<_>) = list.unanswered.iter().partition(|one| one.is_stale);
+    let told =
+        |one: &Unanswered| format!("control socket {}: {}", one.control.display(), one.problem);
+    for one in silent {
+        warn(&told(one));
     }
-    if stale > STALE_TOLD_MAX {
-        warn(&format!("{stale} control sockets: {STALE}; --json lists them"));
+    // Years of them may have gathered where images came and went.
+    if stale.len() > STALE_TOLD_MAX {
+        note(&format!("{} control sockets: {STALE}; --json lists them", stale.len()));
+        return;
+    }
+    for one in stale {
+        note(&told(one));
     }
 }
