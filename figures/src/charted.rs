@@ -124,6 +124,24 @@ fn number_of<'d>(entries: &mut Vec<&'d str>, entry: &'d str) -> usize {
     })
 }
 
+/// How many times faster each of `series` is at every percentile: name, and percentile with factor.
+pub(crate) fn speed_up_lines(
+    title: &str,
+    series: Vec<(String, Vec<(f64, f64)>)>,
+) -> Result<Drawing, FigureError> {
+    let factors = series.iter().flat_map(|(_, points)| points.iter().map(|(_, factor)| *factor));
+    let y_decades = spans_decades(factors);
+    let chart = LineChart {
+        title,
+        x_label: "percentile",
+        y_label: &axis("times faster", y_decades),
+        x_decades: false,
+        y_decades,
+        series,
+    };
+    Drawing::new("speedups", chart.render())
+}
+
 fn spans_decades(values: impl Iterator<Item = f64>) -> bool {
     let positive = values.filter(|value| *value > 0.0);
     let (least, most) = positive
@@ -167,6 +185,14 @@ mod tests {
         for drawn in [CHART.bars(&table(&far)).unwrap(), CHART.lines(&table(&far)).unwrap()] {
             assert!(drawn.svg.contains("mean, ms, logarithmic"), "{}", drawn.svg);
         }
+    }
+
+    #[test]
+    fn a_spike_does_not_hide_the_other_percentiles_of_a_speed_up() {
+        let near = vec![("W1".to_owned(), vec![(50.0, 1.0), (99.0, 7.0)])];
+        assert!(!speed_up_lines("t", near).unwrap().svg.contains("logarithmic"));
+        let spike = vec![("W1".to_owned(), vec![(50.0, 1.0), (99.0, 700.0)])];
+        assert!(speed_up_lines("t", spike).unwrap().svg.contains("times faster, logarithmic"));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! answer writes when they are durable. Speed-ups are averaged over the percentiles 1 to 99.
 
 use crate::chart::LineChart;
+use crate::charted::speed_up_lines;
 use crate::error::FigureError;
 use crate::lab::Lab;
 use crate::log_limit::{self, LogLimits};
@@ -292,14 +293,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         }
         series.push((mix.prepared.name.to_owned(), points));
     }
-    let chart = LineChart {
-        title: "MLB-256 over no logging",
-        x_label: "percentile",
-        y_label: "times faster",
-        x_decades: false,
-        y_decades: false,
-        series,
-    };
+    let chart = speed_up_lines("MLB-256 over no logging", series)?;
     Ok(Report {
         name: "fig6b",
         title: "speed-up of MLB-256 over no logging at every percentile".to_owned(),
@@ -308,7 +302,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         findings: findings(&runs),
         rows,
         data: vec![data],
-        drawings: vec![Drawing::new("speedups", chart.render())?],
+        drawings: vec![chart],
     })
 }
 

@@ -4,7 +4,7 @@
 
 use crate::error::FigureError;
 use crate::page;
-use crate::report::{Report, Row};
+use crate::report::{Data, Report, Row};
 use nearhead_basics::{Column, Table};
 use std::fmt::Write;
 use std::fs;
@@ -43,6 +43,16 @@ fn quote(cell: &str) -> String {
     }
 }
 
+/// Name of the file that has the comparison of `report`.
+pub(crate) fn comparison_file(report: &Report) -> String {
+    format!("{}.csv", report.name)
+}
+
+/// Name of the file that has `data` of `report`.
+pub(crate) fn data_file(report: &Report, data: &Data) -> String {
+    format!("{}-{}.csv", report.name, data.name)
+}
+
 /// Makes sure that results can be written to `folder`, before anything is computed.
 pub fn prepare(folder: &Path) -> Result<(), FigureError> {
     fs::create_dir_all(folder)
@@ -58,10 +68,9 @@ pub fn write(reports: &[Report], how: &str, folder: &Path) -> Result<PathBuf, Fi
     for report in reports {
         let columns = Row::COLUMNS.map(str::to_owned);
         let rows: Vec<[String; 7]> = report.rows.iter().map(Row::cells).collect();
-        write_file(&folder.join(format!("{}.csv", report.name)), &csv(&columns, &rows))?;
+        write_file(&folder.join(comparison_file(report)), &csv(&columns, &rows))?;
         for data in &report.data {
-            let path = folder.join(format!("{}-{}.csv", report.name, data.name));
-            write_file(&path, &csv(&data.columns, &data.rows))?;
+            write_file(&folder.join(data_file(report, data)), &csv(&data.columns, &data.rows))?;
         }
         for drawing in &report.drawings {
             let path = folder.join(format!("{}-{}.svg", report.name, drawing.name));

@@ -3,6 +3,7 @@
 //! It fetches nothing: style and charts stand in the page. All words but the frame come from the
 //! reports.
 
+use crate::output;
 use crate::report::{Report, Row};
 use std::fmt::Write;
 
@@ -61,7 +62,7 @@ fn contents(page: &mut String, reports: &[Report]) {
 fn section(page: &mut String, report: &Report) {
     let title = escaped(&report.title);
     let _ = writeln!(page, "<h2 id=\"{0}\">{0}: {title}</h2>", report.name);
-    let _ = writeln!(page, "<p><strong>What was run.</strong> {}</p>", escaped(&report.ran));
+    list(page, "What came out", &report.findings);
     if !report.drawings.is_empty() {
         page.push_str("<div class=\"charts\">\n");
         for drawing in &report.drawings {
@@ -70,16 +71,13 @@ fn section(page: &mut String, report: &Report) {
         page.push_str("</div>\n");
     }
     comparison(page, &report.rows);
-    list(page, "What came out", &report.findings);
+    let _ = writeln!(page, "<p><strong>What was run.</strong> {}</p>", escaped(&report.ran));
     list(page, "What differs from the paper, and why", &report.differs);
-    let files: Vec<String> = report
-        .data
-        .iter()
-        .map(|data| format!("<code>{}-{}.csv</code>", report.name, data.name))
-        .collect();
-    if !files.is_empty() {
-        let _ = writeln!(page, "<p>The data: {}.</p>", files.join(", "));
-    }
+    let compared = std::iter::once(output::comparison_file(report));
+    let behind = report.data.iter().map(|data| output::data_file(report, data));
+    let files: Vec<String> =
+        compared.chain(behind).map(|file| format!("<a href=\"{file}\">{file}</a>")).collect();
+    let _ = writeln!(page, "<p>The data: {}.</p>", files.join(", "));
 }
 
 fn comparison(page: &mut String, rows: &[Row]) {
@@ -120,5 +118,21 @@ mod tests {
         let page = render(&[report], "nearhead figures");
         assert!(page.contains("<td>a &lt; b<td>ms") && page.contains("<td>1.25"), "{page}");
         assert!(!page.contains("http") && !page.contains("src="));
+    }
+
+    #[test]
+    fn what_came_out_stands_before_the_table_and_the_data_are_a_click_away() {
+        let report = Report {
+            name: "fig0",
+            findings: vec!["found".into()],
+            rows: vec![Row::new("a", "ms").ours(1.25)],
+            data: vec![crate::report::Data::new("cdf", &["ms"])],
+            ..Report::default()
+        };
+        let page = render(&[report], "nearhead figures");
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no {part} in {page}"));
+        assert!(at("<li>found") < at("<table>"));
+        at("<a href=\"fig0.csv\">");
+        at("<a href=\"fig0-cdf.csv\">");
     }
 }

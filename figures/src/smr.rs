@@ -7,7 +7,7 @@
 //! its firmware need not ask the disk anything. And once more `mlsmr` where a calibration found the
 //! disk's tracks, so that records go where the head arrives.
 
-use crate::chart::LineChart;
+use crate::charted::speed_up_lines;
 use crate::error::FigureError;
 use crate::fig6::{self, BUSY_SHARE, QUEUES};
 use crate::fig7::seconds;
@@ -16,7 +16,7 @@ use crate::lab::Lab;
 use crate::mix::{MIXES, Prepared};
 use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, replay_on, speed_ups};
-use crate::report::{Data, Drawing, Report, Row};
+use crate::report::{Data, Report, Row};
 use crate::rig::{self, Queue, SHINGLED, Shingled};
 use nearhead_basics::Histogram;
 use nearhead_disk::Disk;
@@ -202,14 +202,7 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         }
     }
     rows.extend(speed_up_rows(&runs));
-    let chart = LineChart {
-        title: "MLSMR over SLSMR",
-        x_label: "percentile",
-        y_label: "times faster",
-        x_decades: false,
-        y_decades: false,
-        series,
-    };
+    let chart = speed_up_lines("MLSMR over SLSMR", series)?;
     Ok(Report {
         name: "fig6c",
         title: "speed-up of MLSMR over SLSMR at every percentile".to_owned(),
@@ -218,7 +211,7 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         findings: Vec::new(),
         rows,
         data: vec![data],
-        drawings: vec![Drawing::new("speedups", chart.render())?],
+        drawings: vec![chart],
     })
 }
 

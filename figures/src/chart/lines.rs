@@ -3,6 +3,9 @@
 use super::{COLOURS, Legend, drawn, failed};
 use plotters::prelude::*;
 
+/// Names on a linear axis, at most.
+const LABELS: usize = 11;
+
 /// Points of one line, in order of x.
 pub(super) type Points = Vec<(f64, f64)>;
 
@@ -44,9 +47,15 @@ impl LineChart<'_> {
                 .y_label_area_size(52)
                 .build_cartesian_2d(x.0..x.1, y.0..y.1)
                 .map_err(failed)?;
+            // Of a logarithmic axis the decades are named, and nothing between them.
+            let labels = |ends: (f64, f64), decades: bool| {
+                if decades { (ends.1 - ends.0) as usize + 1 } else { LABELS }
+            };
             context
                 .configure_mesh()
                 .light_line_style(TRANSPARENT)
+                .x_labels(labels(x, self.x_decades))
+                .y_labels(labels(y, self.y_decades))
                 .x_label_formatter(&|value| label(*value, self.x_decades))
                 .y_label_formatter(&|value| label(*value, self.y_decades))
                 .x_desc(self.x_label)
@@ -121,6 +130,14 @@ mod tests {
         let svg = chart(lines).render().unwrap();
         assert!(svg.contains("first") && svg.contains("second"));
         assert!(!svg.contains("inf") && !svg.contains("NaN"), "{svg}");
+    }
+
+    #[test]
+    fn a_logarithmic_axis_names_its_decades_and_nothing_between_them() {
+        let svg = chart(vec![("a".to_owned(), vec![(1.0, 2.0), (1000.0, 3.0)])]).render().unwrap();
+        let is_there = |name: &str| svg.contains(&format!(">\n{name}\n<"));
+        assert!(["1", "10", "100", "1000"].into_iter().all(is_there), "{svg}");
+        assert!(!["3.2", "32", "316"].into_iter().any(is_there), "{svg}");
     }
 
     #[test]

@@ -165,9 +165,14 @@ impl Run {
         Ok(())
     }
 
-    /// Goes on until no snapshot is under way.
+    /// Goes on until the snapshot that is under way, if any, is done. Where cleaning has much to do the next one may begin at once.
     fn settle(&mut self) -> Result<(), Problem> {
-        while SNAPSHOT.iter().any(|part| self.volume.engine().activities().has(*part)) {
+        let before = self.volume.status().snapshot_number;
+        let is_under_way = |volume: &Volume<Drive>| {
+            let activities = volume.engine().activities();
+            SNAPSHOT.iter().any(|part| activities.has(*part))
+        };
+        while is_under_way(&self.volume) && self.volume.status().snapshot_number == before {
             let next =
                 self.volume.wake_at().ok_or("a snapshot is under way, and nothing goes on")?;
             self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
