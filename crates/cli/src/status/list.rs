@@ -72,8 +72,8 @@ pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
     } else {
         tell(&list);
     }
-    let is_known = list.unanswered.iter().all(|one| one.is_stale);
-    Ok(match (is_well, is_known) {
+    let all_answered = list.unanswered.iter().all(|one| one.is_stale);
+    Ok(match (is_well, all_answered) {
         (false, _) => ExitCode::from(EXIT_NOT_WELL),
         (true, false) => ExitCode::FAILURE,
         (true, true) => exit_code(true),

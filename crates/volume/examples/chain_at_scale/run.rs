@@ -149,7 +149,7 @@ impl Run {
 
     /// A snapshot while nobody asks for anything.
     pub(crate) fn snapshot(&mut self, name: &str) -> Result<(), Problem> {
-        self.settle()?;
+        self.await_snapshot_under_way()?;
         let (before, cpu, from) = (self.volume.status(), processor_s(), self.time.now());
         self.volume.start_snapshot(from);
         while self.volume.status().snapshot_number == before.snapshot_number {
@@ -166,7 +166,7 @@ impl Run {
     }
 
     /// Goes on until the snapshot that is under way, if any, is done. Where cleaning has much to do the next one may begin at once.
-    fn settle(&mut self) -> Result<(), Problem> {
+    fn await_snapshot_under_way(&mut self) -> Result<(), Problem> {
         let before = self.volume.status().snapshot_number;
         let is_under_way = |volume: &Volume<Drive>| {
             let activities = volume.engine().activities();
