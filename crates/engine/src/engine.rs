@@ -178,7 +178,7 @@ impl Engine {
             Purpose::SwapRead { io } => self.swap.on_read(core, io, result),
             Purpose::CompactionRead { io } => self.compaction.on_read(core, io, result),
             Purpose::CompactionWrite => self.compaction.on_write(core, &result),
-            Purpose::SnapshotBody => snapshotter.on_body(core, commit, result),
+            Purpose::SnapshotBody { offset } => snapshotter.on_body(core, commit, offset, result),
             Purpose::SnapshotHeader => snapshotter.on_header(core, commit, result),
             Purpose::SnapshotCopy => self.on_snapshot_copy(result),
             Purpose::SnapshotRead => snapshotter.on_pages(core, commit, result),

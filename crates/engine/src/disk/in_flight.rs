@@ -59,7 +59,7 @@ impl InFlight {
             }
             Purpose::Record | Purpose::Torn | Purpose::CompactionWrite => DiskWork::LogWrite,
             Purpose::Journal
-            | Purpose::SnapshotBody
+            | Purpose::SnapshotBody { .. }
             | Purpose::SnapshotHeader
             | Purpose::SnapshotCopy
             | Purpose::LoneHeader

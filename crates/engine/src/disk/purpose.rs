@@ -27,8 +27,8 @@ pub(crate) enum Purpose {
     CompactionRead { io: u32 },
     /// Writing copies of it.
     CompactionWrite,
-    /// A piece of a snapshot's body.
-    SnapshotBody,
+    /// A piece of a snapshot's body, which goes to this byte of its device.
+    SnapshotBody { offset: u64 },
     /// Pages of the older one, to be merged.
     SnapshotRead,
     /// One of its pages, for clients' reads: its number, and that of the snapshot.

@@ -19,7 +19,7 @@ impl Engine {
         if self.continue_spill() || !self.journal_has_room() {
             return;
         }
-        let takes_stage = !self.home.is_spilling();
+        let takes_stage = !self.home.is_spilling() && !self.is_ahead_of_merge();
         let releases = (&self.checkpoint as &dyn Releases, self.core.now());
         let moves: (&dyn Moves, &dyn Copies) = (&self.swap, &self.compaction);
         let wants = self.commit.wants(&self.stage, takes_stage, releases, moves);
@@ -52,6 +52,11 @@ impl Engine {
     fn leaves_bulk_its_share(&self) -> bool {
         let is_full = self.stage.bytes() * 2 > self.core.setup().config.stage_bytes_max;
         !is_full && !self.core.is_draining() && self.commit.rests_until(&self.core).is_some()
+    }
+
+    /// Whether what clients wrote waits until the merge of a paged map has come further. So all wait a little, and nobody for its end.
+    fn is_ahead_of_merge(&self) -> bool {
+        !self.core.is_draining() && self.snapshotter.is_behind(&self.core)
     }
 
     fn found_no_room(&mut self, content: Content) {

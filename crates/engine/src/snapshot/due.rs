@@ -35,7 +35,7 @@ impl Snapshotter {
     /// When a snapshot is due by time alone, where nobody has asked anything since `idle_from`.
     pub(crate) fn wake(&self, core: &Core, idle_from: Nanos) -> Option<Nanos> {
         if let Some(work) = &self.in_progress {
-            return work.again_at;
+            return work.transfers.again_at();
         }
         let rests_until = self.rests_until();
         let idle = self.wished.then(|| {

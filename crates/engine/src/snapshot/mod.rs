@@ -16,6 +16,7 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+mod body;
 mod claims;
 mod due;
 mod lone;
@@ -31,20 +32,15 @@ use crate::commit::{Commit, Record};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::disk::lanes::Tickets;
-use crate::failure::Failure;
-use crate::state::map::Map;
 use crate::state::paged::Merge;
 use crate::stats::SnapshotLag;
+use body::what_follows_the_map;
 use claims::{claims_to_add, claims_to_keep, may_be_claimed_at_rest};
-use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::snapshot::{
-    BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SnapshotHeader,
-};
+use nearhead_disk::{Buffer, BufferMut, Class, DiskError, Nanos, Payload};
+use nearhead_format::snapshot::{BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use std::collections::VecDeque;
+use transfer::Transfers;
 
-/// Size of one piece of the body, in bytes: half of what a rotational disk gets as bulk at once, so
-/// that cleaning beside it never keeps it out.
-const PIECE_BYTES: usize = 128 << 10;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
 const FAILURES_MAX: u32 = 3;
 
@@ -78,19 +74,14 @@ struct InProgress {
     rest: VecDeque<BodyItem>,
     writer: BodyWriter,
     offset: u64,
+    /// All of the body is on its way, or written.
+    is_handed_out: bool,
     /// Invalidations queued when it began: the body does not mention what they take back.
     invalid_end: InvalidationCount,
     flush_tickets: Option<Tickets>,
     /// The header, once it is on its way: what its copy will be.
     copy: Option<Buffer>,
-    in_flight: bool,
-    /// What is on its way, to be sent again if it fails.
-    current: Option<(Purpose, Command)>,
-    /// How often that failed, and when it is sent again if it waits for that.
-    attempts: u32,
-    again_at: Option<Nanos>,
-    /// What the newest transfer found, and when, if there was no space for it.
-    lack_of_space: Option<(Nanos, DiskError)>,
+    transfers: Transfers,
     clean: bool,
     /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
     /// room it frees.
@@ -136,11 +127,11 @@ impl Snapshotter {
     /// The part of the one being written that is under way, for tests.
     pub(crate) fn activity(&self) -> Option<Activity> {
         let work = self.in_progress.as_ref()?;
-        Some(match (&work.flush_tickets, &work.copy, work.in_flight) {
+        Some(match (&work.flush_tickets, &work.copy, work.transfers.is_empty()) {
             (None, ..) => Activity::SnapshotBody,
             (Some(_), Some(_), _) => Activity::SnapshotHeader,
-            (Some(_), None, false) => Activity::SnapshotFlush,
-            (Some(_), None, true) => Activity::SnapshotCopy,
+            (Some(_), None, true) => Activity::SnapshotFlush,
+            (Some(_), None, false) => Activity::SnapshotCopy,
         })
     }
 
@@ -187,12 +178,11 @@ impl Snapshotter {
     /// Why the one under way does not go on, if there was no space for it at `since` or later. What was found before
     /// says nothing to those who came then: there may be space by now.
     pub(crate) fn lack_of_space(&self, since: Nanos) -> Option<DiskError> {
-        let (at, error) = self.in_progress.as_ref()?.lack_of_space.as_ref()?;
-        (*at >= since).then(|| error.clone())
+        self.in_progress.as_ref()?.transfers.lack_of_space(since).cloned()
     }
 
     pub(crate) fn is_short_of_space(&self) -> bool {
-        self.in_progress.as_ref().is_some_and(|work| work.lack_of_space.is_some())
+        self.in_progress.as_ref().is_some_and(|work| work.transfers.lack_space())
     }
 
     /// Clients wait for the one being written: its next pieces go first.
@@ -226,30 +216,6 @@ fn promise(core: &mut Core, commit: &Commit, claims_new: &[u32]) {
     }
     for index in claims_new {
         logs.promise(*index);
-    }
-}
-
-impl InProgress {
-    /// Fills a piece with what comes next; 0 bytes once all of it was handed out.
-    fn fill(&mut self, piece: &mut [u8], map: &Map) -> Result<usize, nearhead_format::FieldError> {
-        let (cursor, rest) = (&mut self.cursor, &mut self.rest);
-        if let Some(merge) = &mut self.merge {
-            let next = || merge.pop().map(BodyItem::Entry).or_else(|| rest.pop_front());
-            let filled = self.writer.fill(piece, &mut std::iter::from_fn(next))?;
-            merge.note_bytes(&piece[..filled]);
-            return Ok(filled);
-        }
-        let mut entries = map.iter_from(*cursor);
-        let mut items = std::iter::from_fn(|| {
-            if let Some(entry) = entries.next() {
-                *cursor = entry.end_sector();
-                return Some(BodyItem::Entry(entry));
-            }
-            // What is mapped from now on behind all others would come behind what follows the map. Records say it.
-            *cursor = u64::MAX;
-            rest.pop_front()
-        });
-        self.writer.fill(piece, &mut items)
     }
 }
 
@@ -344,14 +310,11 @@ impl Snapshotter {
             rest,
             writer: BodyWriter::new(),
             offset: core.setup().map.slots.body_offset(slot),
+            is_handed_out: false,
             invalid_end: commit.invalidations().end(),
             flush_tickets: None,
             copy: None,
-            in_flight: false,
-            current: None,
-            attempts: 0,
-            again_at: None,
-            lack_of_space: None,
+            transfers: Transfers::default(),
             clean,
             class: if waited_for { Class::Foreground } else { Class::Bulk },
             claims_new,
@@ -361,43 +324,16 @@ impl Snapshotter {
 
     fn go_on(&mut self, core: &mut Core) {
         let Some(mut work) = self.in_progress.take() else { return };
-        if !work.in_flight {
-            self.step(core, &mut work);
-        } else if work.again_at.is_some_and(|at| at <= core.now()) {
-            work.again_at = None;
-            if let Some((purpose, command)) = work.current.clone() {
-                core.issue_on(core.setup().map.lane, work.class, purpose, command);
+        work.send_again(core);
+        while work.transfers.have_room() && work.send_next_piece(core) {}
+        if work.is_handed_out && work.transfers.is_empty() {
+            // Waits for both: the body, on the map's device, and what went home, on the volume's own.
+            let tickets = work.flush_tickets.get_or_insert_with(|| core.lanes_mut().want_all());
+            if core.lanes().are_done(tickets) {
+                self.write_header(core, &mut work);
             }
         }
         self.in_progress = Some(work);
-    }
-
-    fn step(&mut self, core: &mut Core, work: &mut InProgress) {
-        if work.needs_pages(core) {
-            return;
-        }
-        let mut piece = BufferMut::zeroed(PIECE_BYTES);
-        let filled = match work.fill(&mut piece, core.map()) {
-            Ok(filled) => filled,
-            // The map holds what the format does not allow: nothing on disk is harmed by not
-            // writing it, everything would be by writing it.
-            Err(error) => {
-                return core.fail(Failure::Internal { problem: format!("the map holds {error}") });
-            }
-        };
-        if filled > 0 {
-            core.stats_mut().snapshot_bytes += filled as u64;
-            work.in_flight = true;
-            let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
-            let command = Command::Write { offset: work.offset, parts, durable: false };
-            work.offset += filled as u64;
-            return work.send(core, Purpose::SnapshotBody, command);
-        }
-        // Waits for both: the body, on the map's device, and what went home, on the volume's own.
-        let tickets = work.flush_tickets.get_or_insert_with(|| core.lanes_mut().want_all());
-        if core.lanes().are_done(tickets) {
-            self.write_header(core, work);
-        }
     }
 
     fn write_header(&mut self, core: &mut Core, work: &mut InProgress) {
@@ -410,7 +346,6 @@ impl Snapshotter {
                 | if work.clean { FLAG_CLEAN_SHUTDOWN } else { 0 },
             body,
         };
-        work.in_flight = true;
         let bytes = BufferMut::copy_of(&header.encode()).freeze();
         work.copy = Some(bytes.clone());
         let offset = core.setup().map.slots.header_offset(header.slot() as usize);
@@ -422,14 +357,12 @@ impl Snapshotter {
         &mut self,
         core: &mut Core,
         commit: &Commit,
+        offset: u64,
         result: Result<Payload, DiskError>,
     ) {
-        if self.goes_on(core, commit, result) {
+        if self.goes_on(core, commit, Purpose::SnapshotBody { offset }, result) {
             let lane = core.setup().map.lane;
             core.lanes_mut().flusher_mut(lane).note_volatile_write();
-            if let Some(work) = self.in_progress.as_mut() {
-                work.in_flight = false;
-            }
         }
     }
 
@@ -440,7 +373,7 @@ impl Snapshotter {
         commit: &mut Commit,
         result: Result<Payload, DiskError>,
     ) {
-        if !self.goes_on(core, commit, result) {
+        if !self.goes_on(core, commit, Purpose::SnapshotHeader, result) {
             return;
         }
         let Some(mut work) = self.in_progress.take() else { return };
@@ -459,7 +392,7 @@ impl Snapshotter {
         commit: &mut Commit,
         result: Result<Payload, DiskError>,
     ) {
-        if self.goes_on(core, commit, result) {
+        if self.goes_on(core, commit, Purpose::SnapshotCopy, result) {
             self.is_safe(core, commit);
         }
     }
@@ -469,25 +402,6 @@ impl Snapshotter {
 /// bring back what an in-place write took out of the map meanwhile.
 fn moves_a_chunk(commit: &Commit) -> bool {
     commit.in_flight().is_some_and(Record::moves)
-}
-
-/// Log states, claims, hints and fragments, in the order of the format.
-fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeque<BodyItem> {
-    let logs = core
-        .logs()
-        .present()
-        .map(|(log_index, ring)| BodyItem::Log(LogState { log_index, position: ring.position() }));
-    let mut rest: VecDeque<BodyItem> = logs.collect();
-    let mut claims = [keep, claims_new].concat();
-    claims.sort_unstable();
-    rest.extend(claims.into_iter().map(BodyItem::Claim));
-    let hints = core.recorded().hints().iter();
-    rest.extend(hints.map(|range| {
-        let len_sectors = range.end - range.start;
-        BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
-    }));
-    rest.extend(core.recorded().fragments().cells().map(BodyItem::Fragment));
-    rest
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::*;
 use crate::core::tests::{commands, core, core_with, failure};
 use crate::packing::Everything;
 use crate::placement::SingleLog;
-use nearhead_disk::DiskErrorKind;
+use nearhead_disk::{Command, DiskErrorKind};
 use nearhead_format::snapshot::FragmentCell;
 
 const IDLE: SnapshotContext = SnapshotContext { cold_log: None, idle_for: Nanos::from_secs(1) };
@@ -36,12 +36,45 @@ fn sent(core: &mut Core) -> Vec<&'static str> {
     words.collect()
 }
 
+/// What became of the first piece of the body that is on its way.
+fn answer(
+    snapshotter: &mut Snapshotter,
+    core: &mut Core,
+    commit: &Commit,
+    result: Result<Payload, DiskError>,
+) {
+    let offset = under_way(snapshotter)[0];
+    snapshotter.on_body(core, commit, offset, result);
+}
+
+/// Where the pieces go that are on their way, or are to be sent again.
+fn under_way(snapshotter: &Snapshotter) -> Vec<u64> {
+    let purposes = snapshotter.in_progress.iter().flat_map(|work| work.transfers.purposes());
+    purposes
+        .filter_map(|purpose| match purpose {
+            Purpose::SnapshotBody { offset } => Some(offset),
+            _ => None,
+        })
+        .collect()
+}
+
+/// A core whose snapshot is several pieces.
+fn of_pieces() -> Core {
+    let mut core = core();
+    let record_sector = core.logs().block_offset(0, 0).unwrap() / 512;
+    for block in 0..4000 {
+        let cell = FragmentCell { home_byte: block * 4096, record_sector, len: 1, bytes: [0; 40] };
+        core.recorded_mut().adopt_cell(&cell);
+    }
+    core
+}
+
 /// Goes on until the header has left.
 fn up_to_header(snapshotter: &mut Snapshotter, core: &mut Core, commit: &Commit) {
     snapshotter.demand();
     snapshotter.advance(core, commit, IDLE);
     assert_eq!(sent(core), ["body"]);
-    snapshotter.on_body(core, commit, Ok(Payload::EMPTY));
+    answer(snapshotter, core, commit, Ok(Payload::EMPTY));
     snapshotter.advance(core, commit, IDLE);
     core.start_flushes();
     assert_eq!(sent(core), ["flush"], "the body is durable before the header says so");
@@ -74,7 +107,7 @@ fn a_transfer_that_fails_is_sent_again_a_few_times_and_then_the_attempt_has_fail
         let mut tries = 0;
         while !sent(&mut core).is_empty() {
             tries += 1;
-            snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::Io)));
+            answer(&mut snapshotter, &mut core, &commit, Err(failure(DiskErrorKind::Io)));
             let Some(at) = snapshotter.wake(&core, core.now()).filter(|_| snapshotter.is_busy())
             else {
                 break;
@@ -96,13 +129,13 @@ fn a_snapshot_without_space_waits_for_it_however_long_that_is() {
     snapshotter.advance(&mut core, &commit, IDLE);
     for _ in 0..100 {
         assert_eq!(sent(&mut core), ["body"]);
-        snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::OutOfSpace)));
+        answer(&mut snapshotter, &mut core, &commit, Err(failure(DiskErrorKind::OutOfSpace)));
         assert!(snapshotter.is_short_of_space() && !snapshotter.has_failed());
         core.set_now(snapshotter.wake(&core, core.now()).unwrap());
         snapshotter.advance(&mut core, &commit, IDLE);
     }
     assert!(core.watch().shortage().is_some());
-    snapshotter.on_body(&mut core, &commit, Ok(Payload::EMPTY));
+    answer(&mut snapshotter, &mut core, &commit, Ok(Payload::EMPTY));
     assert!(!snapshotter.is_short_of_space() && core.watch().shortage().is_none());
 }
 
@@ -111,7 +144,7 @@ fn a_stop_that_cannot_write_its_snapshot_fails_the_volume() {
     let (mut snapshotter, mut core, commit) = (Snapshotter::default(), written(), commit());
     core.drain();
     assert!(!snapshotter.advance_final(&mut core, &commit, IDLE));
-    snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::Gone)));
+    answer(&mut snapshotter, &mut core, &commit, Err(failure(DiskErrorKind::Gone)));
     assert_eq!(core.failure().map(crate::Failure::name), Some("snapshot"));
     commands(&mut core);
 }
@@ -144,23 +177,82 @@ fn one_is_due_by_bytes_by_time_or_by_a_wish_that_nobody_minds() {
 
 #[test]
 fn what_is_mapped_while_lists_behind_the_map_are_written_waits_for_the_next_one() {
-    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), core(), commit());
-    let record_sector = core.logs().block_offset(0, 0).unwrap() / 512;
-    // More of them than one piece takes.
-    for block in 0..4000 {
-        let cell = FragmentCell { home_byte: block * 4096, record_sector, len: 1, bytes: [0; 40] };
-        core.recorded_mut().adopt_cell(&cell);
-    }
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), of_pieces(), commit());
     snapshotter.demand();
     snapshotter.advance(&mut core, &commit, IDLE);
-    let mut pieces = 0;
-    while sent(&mut core) == ["body"] {
-        pieces += 1;
-        core.recorded_mut().fill(40_000 + pieces * 8, 8, nearhead_format::Place::Zero);
-        snapshotter.on_body(&mut core, &commit, Ok(Payload::EMPTY));
+    let (mut pieces, mut written) = (0, 0);
+    pieces += sent(&mut core).len();
+    while !under_way(&snapshotter).is_empty() {
+        written += 1;
+        core.recorded_mut().fill(40_000 + written * 8, 8, nearhead_format::Place::Zero);
+        answer(&mut snapshotter, &mut core, &commit, Ok(Payload::EMPTY));
         snapshotter.advance(&mut core, &commit, IDLE);
-        core.start_flushes();
+        pieces += sent(&mut core).len();
     }
     assert!(pieces > 2, "{pieces}");
     assert!(!core.has_failed(), "{:?}", core.failure());
+}
+
+#[test]
+fn a_piece_waits_at_the_disk_while_one_is_written_and_the_flush_waits_for_all() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), of_pieces(), commit());
+    snapshotter.demand();
+    snapshotter.advance(&mut core, &commit, IDLE);
+    let mut pieces = sent(&mut core).len();
+    assert_eq!(pieces, 2);
+    loop {
+        // The second is done first.
+        let on_their_way = under_way(&snapshotter);
+        let Some(offset) = on_their_way.last() else { break };
+        snapshotter.on_body(&mut core, &commit, *offset, Ok(Payload::EMPTY));
+        snapshotter.advance(&mut core, &commit, IDLE);
+        core.start_flushes();
+        let more = sent(&mut core);
+        if on_their_way.len() > 1 {
+            assert!(more.iter().all(|command| *command == "body"), "{more:?}");
+            pieces += more.len();
+        } else {
+            assert_eq!(more, ["flush"], "after {pieces} pieces");
+        }
+    }
+    assert!(pieces > 2, "{pieces}");
+}
+
+#[test]
+fn an_attempt_has_failed_when_the_disk_is_done_with_its_other_piece_and_not_before() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), of_pieces(), commit());
+    snapshotter.demand();
+    snapshotter.advance(&mut core, &commit, IDLE);
+    let on_their_way = under_way(&snapshotter);
+    assert_eq!((sent(&mut core).len(), on_their_way.len()), (2, 2));
+    snapshotter.on_body(&mut core, &commit, on_their_way[0], Err(failure(DiskErrorKind::Gone)));
+    for _ in 0..3 {
+        core.set_now(core.now() + Nanos::from_secs(5));
+        snapshotter.demand();
+        snapshotter.advance(&mut core, &commit, IDLE);
+        assert_eq!(sent(&mut core), [""; 0], "it would come under what is on its way");
+        assert!(snapshotter.is_busy() && !snapshotter.has_failed());
+    }
+    snapshotter.on_body(&mut core, &commit, on_their_way[1], Ok(Payload::EMPTY));
+    assert!(snapshotter.has_failed());
+    snapshotter.advance(&mut core, &commit, IDLE);
+    assert_eq!(under_way(&snapshotter), on_their_way, "the next attempt goes to the same slot");
+}
+
+#[test]
+fn space_lacks_as_long_as_one_piece_finds_none() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), of_pieces(), commit());
+    snapshotter.demand();
+    snapshotter.advance(&mut core, &commit, IDLE);
+    let [first, second] = under_way(&snapshotter)[..] else { panic!() };
+    for offset in [first, second] {
+        let result = Err(failure(DiskErrorKind::OutOfSpace));
+        snapshotter.on_body(&mut core, &commit, offset, result);
+    }
+    core.set_now(snapshotter.wake(&core, core.now()).unwrap());
+    snapshotter.advance(&mut core, &commit, IDLE);
+    snapshotter.on_body(&mut core, &commit, first, Ok(Payload::EMPTY));
+    assert!(snapshotter.is_short_of_space() && core.watch().shortage().is_some());
+    snapshotter.on_body(&mut core, &commit, second, Ok(Payload::EMPTY));
+    assert!(!snapshotter.is_short_of_space() && core.watch().shortage().is_none());
 }

@@ -1,8 +1,8 @@
 //! The merge that a snapshot of a paged map is: what had changed when it began, over the pages of the base, in order.
 //!
 //! Entries come out ready to be written, and the index of the new base is made of them on the way. What of the base is hidden is counted
-//! ([`Drops`]) and let go only if the snapshot is committed; a merge that is given up leaves no trace. It holds a window of pages, and as
-//! many entries as the next piece takes. On the way it takes note of what the logs hold that are to be cleaned next, since nobody else
+//! ([`Drops`]) and let go only if the snapshot is committed; a merge that is given up leaves no trace. It holds a window of pages, which is
+//! read again as a whole once it is used up, so that an arm that writes the other slot in between goes to and fro seldom, and as many entries as the next piece takes. On the way it takes note of what the logs hold that are to be cleaned next, since nobody else
 //! looks at all of the map.
 
 use super::base::{Base, BaseBuilder, PAGE_BYTES};
@@ -15,8 +15,9 @@ use nearhead_disk::Payload;
 use nearhead_format::{Entry, Place};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Pages that are read at once, at most: 1 MiB, so that an arm that writes the other slot in between goes to and fro seldom.
-pub(crate) const WINDOW_PAGES: u32 = ((1 << 20) / PAGE_BYTES) as u32;
+/// Pages that are read at once, at most: 240 KiB, as much as a rotational disk gets as bulk at once, so that a client that reads waits for
+/// no more. The drive goes on reading meanwhile.
+const READ_PAGES_MAX: u32 = ((256 << 10) / PAGE_BYTES) as u32;
 
 /// What the newest base has of the logs that may be cleaned until the next snapshot.
 pub(crate) type Offers = BTreeMap<u32, Vec<Entry>>;
@@ -58,6 +59,11 @@ pub(crate) struct Merge {
     /// Those that were read, and the entry of the first one that comes next.
     window: VecDeque<Page>,
     at: usize,
+    /// So many of them are read before it goes on, and whether that is what it waits for.
+    window_pages: u32,
+    is_filling: bool,
+    /// Entries of the base and of what changed that it is done with.
+    passed: u64,
     /// Sectors of that entry that were handed out, and that were removed.
     handed_out: u64,
     removed_of_it: u64,
@@ -80,13 +86,16 @@ pub(crate) struct Merge {
 
 impl Merge {
     /// From the start.
-    pub(super) fn new(keeps: bool, wanted: WantedLogs, is_told: bool) -> Self {
+    pub(super) fn new(keeps: bool, window_pages: u32, wanted: WantedLogs, is_told: bool) -> Self {
         let WantedLogs { sure, others, entries_max } = wanted;
         Self {
             cursor: 0,
             page: 0,
             window: VecDeque::new(),
             at: 0,
+            window_pages,
+            is_filling: false,
+            passed: 0,
             handed_out: 0,
             removed_of_it: 0,
             newer: Newer::Unknown,
@@ -111,13 +120,16 @@ impl Merge {
         logs: &Logs,
     ) -> bool {
         while self.ready.len() < count && !self.is_at_end {
+            if self.is_filling {
+                return false;
+            }
             match self.next(base, frozen, logs) {
                 Next::Entry(entry) => {
                     self.builder.entry(&entry);
                     self.offer(&entry, logs);
                     self.ready.push_back(entry);
                 }
-                Next::NeedsPages => return false,
+                Next::NeedsPages => self.is_filling = true,
                 Next::End => self.is_at_end = true,
             }
         }
@@ -136,7 +148,14 @@ impl Merge {
 
     /// The pages to be read next: the first, and how many.
     pub(super) fn wanted(&self, base: &Base, pages_max: u32) -> (u32, u32) {
-        (self.page, (base.pages() - self.page).min(pages_max.clamp(1, WINDOW_PAGES)))
+        let missing = self.window_pages.saturating_sub(self.window.len() as u32);
+        let pages = missing.min(READ_PAGES_MAX).min(pages_max).max(1);
+        (self.page, pages.min(base.pages() - self.page))
+    }
+
+    /// How many entries, of the base and of what changed, it is done with.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
     }
 
     /// What was read of them.
@@ -157,6 +176,8 @@ impl Merge {
         }
         self.page += pages.len() as u32;
         self.window.extend(pages);
+        let is_full = self.window.len() >= self.window_pages as usize;
+        self.is_filling = !is_full && self.page < base.pages();
         Ok(())
     }
 
@@ -186,6 +207,7 @@ impl Merge {
         self.hidden.add(entry, hidden, logs);
         self.removed.add(entry, removed, logs);
         (self.handed_out, self.removed_of_it, self.at) = (0, 0, self.at + 1);
+        self.passed += 1;
         if self.window.front().is_some_and(|page| self.at == page.len()) {
             self.window.pop_front();
             self.at = 0;
@@ -238,6 +260,7 @@ impl Merge {
     fn hand_out_newer(&mut self, newer: Entry) -> Next {
         self.cursor = newer.end_sector();
         self.newer = Newer::Unknown;
+        self.passed += 1;
         Next::Entry(newer)
     }
 

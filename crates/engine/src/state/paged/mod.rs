@@ -64,10 +64,15 @@ impl PagedBounds {
         self.keeps_base
     }
 
-    /// Of what was configured half is for pages; of the other half the layer that takes changes gets three eighths, the frozen one as much, and
-    /// what is offered to be cleaned the rest.
+    /// Of what was configured half is for pages, and up to 4 MiB beyond it for those that a merge reads; of the other half the layer that takes
+    /// changes gets three eighths, the frozen one as much, and what is offered to be cleaned the rest.
     fn layer_bytes_max(&self) -> u64 {
         (self.bytes_max / 16 * 3).max(LAYER_BYTES_MIN)
+    }
+
+    /// Pages that a merge reads before it goes on: a 16th, between 1 MiB and 4, of which each costs an arm a way to and fro.
+    fn window_pages(&self) -> u32 {
+        ((self.bytes_max / 16).clamp(1 << 20, 4 << 20) / base::PAGE_BYTES as u64) as u32
     }
 
     fn offered_max(&self) -> usize {
@@ -171,6 +176,17 @@ impl Paged {
         newest < most && newest + (self.frozen_bytes() as u64) < 2 * most
     }
 
+    /// Whether the newest layer, of so many bytes, has grown faster than the merge under way goes on: a quarter is free, of the rest as much as
+    /// of the merge is done. Who writes only so fast never comes to its end and waits for all of the merge.
+    pub(crate) fn is_ahead_of(&self, merge: &Merge, newest_bytes: usize) -> bool {
+        let changed = self.frozen().map_or(0, |frozen| frozen.map.len() as u64);
+        let all = (self.base.entries() + changed).max(1);
+        let (most, passed) = (self.bounds.layer_bytes_max(), merge.passed().min(all));
+        let free = most / 4;
+        let rest = u128::from(most - free) * u128::from(passed) / u128::from(all);
+        newest_bytes as u128 > u128::from(free) + rest
+    }
+
     /// Whether a snapshot should begin, if none is under way.
     pub(crate) fn wants_snapshot(&self, newest_bytes: usize) -> bool {
         (newest_bytes + self.frozen_bytes()) as u64 >= self.bounds.layer_bytes_max() / 2
@@ -251,7 +267,8 @@ impl Paged {
                 frozen.extra += extra;
             }
         }
-        Merge::new(self.bounds.keeps_base, self.wanted_logs(logs, last_log), is_told)
+        let wanted = self.wanted_logs(logs, last_log);
+        Merge::new(self.bounds.keeps_base, self.bounds.window_pages(), wanted, is_told)
     }
 
     /// The logs of which a snapshot that begins now is to take note: as many as there is memory for, and one of each device in any case.

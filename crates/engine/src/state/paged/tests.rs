@@ -334,3 +334,31 @@ fn what_is_offered_to_be_cleaned_is_all_that_a_log_holds_and_nothing_that_is_new
         assert_eq!(pair.paged.take_offer(log).unwrap(), [], "once");
     }
 }
+
+#[test]
+fn writers_get_as_much_memory_as_the_merge_has_come_far_and_all_of_it_at_its_end() {
+    let mut pair = Pair::new();
+    (0..BLOCKS).for_each(|block| pair.write(block, 0, 8));
+    pair.quiet_snapshot(&mut SplitMix::new(1), true);
+    (0..BLOCKS).step_by(3).for_each(|block| pair.write(block, 0, 8));
+    let mut merge = pair.paged.freeze(true).unwrap();
+    let most = pair.paged().bounds.layer_bytes_max() as usize;
+    let allowed = |pair: &Pair, merge: &Merge| {
+        (0..2 * most).find(|bytes| pair.paged().is_ahead_of(merge, *bytes + 1)).unwrap()
+    };
+    assert_eq!(allowed(&pair, &merge), most / 4, "a burst waits for nothing");
+    let mut before = most / 4;
+    loop {
+        while !pair.paged.produce(&mut merge, 700) {
+            let data = pair.read(pair.paged().wanted(&merge, 1 << 20));
+            pair.paged().take_pages(&mut merge, &data).unwrap();
+        }
+        let bytes = allowed(&pair, &merge);
+        assert!(bytes >= before, "{bytes} after {before}, {} passed", merge.passed());
+        before = bytes;
+        if std::iter::from_fn(|| merge.pop()).count() < 700 {
+            break;
+        }
+    }
+    assert_eq!(before, most, "the merge is at its end: {} passed", merge.passed());
+}
