@@ -39,7 +39,7 @@ pub fn open(
 }
 
 /// Commands that ask a daemon first come here if they found none: it may listen elsewhere.
-fn with_a_way_to_the_daemon(problem: String, asks_daemons: bool) -> String {
+pub fn with_a_way_to_the_daemon(problem: String, asks_daemons: bool) -> String {
     if asks_daemons
         && problem.contains("in use by another process")
         && problem.contains("(nearhead)")

@@ -90,7 +90,16 @@ pub struct Target {
 impl Target {
     /// Opens `text` as a device, an image, an emulated disk or an array, and beside it the devices that `args` name.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
-        let start = Instant::now();
+        Self::open_by(text, access, args, Instant::now())
+    }
+
+    /// The same by a clock that began at `start`.
+    pub fn open_by(
+        text: &str,
+        access: Access,
+        args: &DiskArgs,
+        start: Instant,
+    ) -> Result<Self, String> {
         let beside = Beside::of(args)?;
         refuse_unknown_kind(text)?;
         if text == nearhead_arrays::MISSING {

@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::attached::{Attached, BLOCK, block_of, can_attach};
 use common::{Scratch, run, run_fails, run_ok, tool, tool_ok, tools};
 use nearhead_basics::SplitMix;
 use nearhead_disk::BufferMut;
@@ -19,105 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 
-const BLOCK: usize = 4096;
 /// Blocks that writers use.
 const BLOCKS: usize = 512;
-
-/// Whether a volume can be attached here; says why not.
-fn can_attach() -> bool {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: attaching takes root");
-        return false;
-    }
-    if let Some(path) =
-        ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !Path::new(path).exists())
-    {
-        println!("skipped: attaching takes {path}");
-        return false;
-    }
-    tools(&["losetup", "blockdev"])
-}
-
-/// An attached volume; nothing of it is left behind, however a test ends.
-struct Attached<'a> {
-    scratch: &'a Scratch,
-    name: String,
-    target: String,
-}
-
-impl<'a> Attached<'a> {
-    fn new(scratch: &'a Scratch, what: &str, more: &[&str]) -> Self {
-        let target = scratch.text("volume.img");
-        run_ok(scratch, &["create", &target, "--size", "128M", "--preset", "mlb"]);
-        let attached = Self { scratch, name: format!("t{}-{what}", std::process::id()), target };
-        attached.attach(more);
-        attached
-    }
-
-    fn attach(&self, more: &[&str]) {
-        let mut args = vec!["attach", &self.target, "--as", &self.name];
-        args.extend_from_slice(more);
-        let by = std::env::var("NEARHEAD_ATTACH_BY").ok();
-        args.extend(by.iter().flat_map(|by| ["--by", by]));
-        let told = run_ok(self.scratch, &args);
-        assert_eq!(told.trim(), self.device(), "it says which device there is");
-    }
-
-    fn device(&self) -> String {
-        format!("/dev/nearhead/{}", self.name)
-    }
-
-    fn detach(&self, more: &[&str]) {
-        let mut args = vec!["detach", &self.name];
-        args.extend_from_slice(more);
-        let told = run_ok(self.scratch, &args);
-        assert!(told.contains("everything is durable"), "{told}");
-        assert!(!Path::new(&self.device()).is_symlink());
-        assert!(!Path::new("/run/nearhead/attached").join(&self.name).exists());
-    }
-
-    /// The process that serves it; none while there is none.
-    fn worker(&self) -> Option<u32> {
-        let output = run(self.scratch, &["status", &self.target, "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-        u32::try_from(status["served"]["pid"].as_u64()?).ok()
-    }
-
-    /// The same, once it answers.
-    fn answering_worker(&self) -> u32 {
-        loop {
-            if let Some(pid) = self.worker() {
-                return pid;
-            }
-        }
-    }
-
-    /// `kill -9` of whoever serves it at this moment.
-    fn kill_worker(&self) {
-        let pid = Pid::from_raw(self.answering_worker().cast_signed()).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
-    }
-
-    fn open(&self) -> File {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        options.custom_flags(OFlags::DIRECT.bits().cast_signed()).open(self.device()).unwrap()
-    }
-}
-
-impl Drop for Attached<'_> {
-    fn drop(&mut self) {
-        if Path::new(&self.device()).is_symlink() {
-            let _ = run(self.scratch, &["detach", &self.name, "--unmount", "--force"]);
-        }
-    }
-}
-
-fn block_of(device: &File, number: usize) -> Vec<u8> {
-    let mut block = BufferMut::zeroed(BLOCK);
-    device.read_exact_at(&mut block, (number * BLOCK) as u64).unwrap();
-    block.to_vec()
-}
 
 #[test]
 fn a_volume_is_a_block_device_until_it_is_detached_and_keeps_what_was_written() {

@@ -1,4 +1,4 @@
-//! A volume's life with the real program: create, serve, look, bring home, check, grow, stop.
+//! A volume's life with the real program: create, serve, look, bring home, check, stop.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -128,89 +128,6 @@ fn dump_shows_the_records_of_a_log() {
     let text = run_ok(&scratch, &["dump", "a.img", "--log", "0"]);
     assert!(text.contains("superblock copy 2") && text.contains("snapshot slot 1"), "{text}");
     run_fails(&scratch, &["dump", "a.img", "--log", "999"], &["expected a log from 0 to", "999"]);
-}
-
-#[test]
-fn a_grown_image_keeps_its_content_and_serves_more() {
-    for preset in ["mlb", "nolog"] {
-        let scratch = Scratch::new("grow");
-        run_ok(&scratch, &["create", "a.img", "--size", "128MiB", "--preset", preset]);
-        let daemon = Daemon::serve(&scratch, "a.img", &[]);
-        let mut client = Client::connect(&daemon.socket).unwrap();
-        let size = client.size_bytes;
-        client.write(0, &pattern(1, 4096), true);
-        client.write(size - 4096, &pattern(2, 4096), true);
-        daemon.stop_ok();
-        run_fails(&scratch, &["grow", "a.img"], &["expected a device larger", "134217728"]);
-        std::fs::File::options()
-            .write(true)
-            .open(scratch.path("a.img"))
-            .unwrap()
-            .set_len(256 << 20)
-            .unwrap();
-        // Not grown yet, a larger device is the same volume without findings.
-        run_ok(&scratch, &["check", "a.img"]);
-        let plan = run_json(&scratch, &["grow", "a.img", "--dry-run"]);
-        assert_eq!(plan["done"], false);
-        let grown = run_json(&scratch, &["grow", "a.img"]);
-        assert_eq!(grown["client_bytes_after"], plan["client_bytes_after"]);
-        run_ok(&scratch, &["check", "a.img"]);
-        let daemon = Daemon::serve(&scratch, "a.img", &[]);
-        let mut client = Client::connect(&daemon.socket).unwrap();
-        assert_eq!(Some(client.size_bytes), grown["client_bytes_after"].as_u64());
-        assert!(
-            client.size_bytes >= size + (100 << 20),
-            "{preset}: {} after {size}",
-            client.size_bytes
-        );
-        assert_eq!(client.read(0, 4096), pattern(1, 4096));
-        assert_eq!(client.read(size - 4096, 4096), pattern(2, 4096));
-        let end = client.size_bytes - 4096;
-        for start in (size..client.size_bytes).step_by(1 << 20) {
-            let len = (client.size_bytes - start).min(1 << 20) as u32;
-            assert!(
-                client.read(start, len).iter().all(|byte| *byte == 0),
-                "{preset}: new space at {start}"
-            );
-        }
-        client.write(end, &pattern(3, 4096), true);
-        assert_eq!(client.read(end, 4096), pattern(3, 4096));
-        daemon.stop_ok();
-    }
-}
-
-/// An image that begins at 64 MiB and becomes 4 GiB; what growing reports.
-fn grown(scratch: &Scratch, image: &str, more: &[&str]) -> Value {
-    let mut args = vec!["create", image, "--size", "64MiB", "--group-size", "2MiB"];
-    args.extend_from_slice(more);
-    run_ok(scratch, &args);
-    let file = std::fs::File::options().write(true).open(scratch.path(image)).unwrap();
-    file.set_len(4 << 30).unwrap();
-    let grown = run_json(scratch, &["grow", image]);
-    run_ok(scratch, &["check", image]);
-    grown
-}
-
-#[test]
-fn a_volume_grows_far_and_with_room_kept_at_creation_its_logs_stay_usable() {
-    let scratch = Scratch::new("room");
-    let bounded = grown(&scratch, "a.img", &[]);
-    let roomy = grown(&scratch, "b.img", &["--grow-to", "4GiB"]);
-    assert_eq!(roomy["map_room_pct"], 100, "{roomy}");
-    assert!(bounded["map_room_pct"].as_u64().unwrap() < 100, "{bounded}");
-    for (image, grown) in [("a.img", bounded), ("b.img", roomy)] {
-        let size = grown["client_bytes_after"].as_u64().unwrap();
-        assert!(size > 2 << 30, "{grown}");
-        let daemon = Daemon::serve(&scratch, image, &[]);
-        let mut client = Client::connect(&daemon.socket).unwrap();
-        assert_eq!(client.size_bytes, size);
-        client.write(size - 4096, &pattern(1, 4096), true);
-        daemon.kill();
-        let daemon = Daemon::serve(&scratch, image, &[]);
-        let mut client = Client::connect(&daemon.socket).unwrap();
-        assert_eq!(client.read(size - 4096, 4096), pattern(1, 4096));
-        daemon.stop_ok();
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! What every one of them keeps true: a request reaches the service as the kernel made it; an answer is given once and never early; and
 //! **what was taken and not answered is for a successor**, who is asked for it again when this process is no more. It never waits.
 
-use crate::{Reply, Request, RequestId};
+use crate::{Reply, Request, RequestId, ServiceInfo};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -39,6 +39,9 @@ pub trait LastingFront {
 
     /// From here on nothing more is taken: it is for the successor. What was taken is answered.
     fn leave(&mut self);
+
+    /// The service is as `info` says from here on: it has grown.
+    fn resized(&mut self, info: &ServiceInfo);
 
     /// Whether the device or file was taken away: nobody asks anything any more.
     fn has_ended(&self) -> bool;

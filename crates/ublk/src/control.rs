@@ -161,6 +161,11 @@ impl Control {
         self.order(Order::Start, number, None, u64::from(server)).map(drop)
     }
 
+    /// Tells the driver that a device has become larger (Linux 6.16).
+    pub fn resize(&mut self, number: u32, size_bytes: u64) -> io::Result<()> {
+        self.order(Order::UpdateSize, number, None, size_bytes / 512).map(drop)
+    }
+
     /// Lets another server take a device whose server has ended, once the kernel has seen that.
     pub fn start_recovery(&mut self, number: u32) -> io::Result<()> {
         let deadline = Instant::now() + ANSWER_MAX;

@@ -235,6 +235,10 @@ fn parameters(info: &ServiceInfo, shape: BlockShape, device: &Device) -> Paramet
 }
 
 impl LastingFront for Ublk {
+    fn resized(&mut self, info: &ServiceInfo) {
+        self.size_bytes = info.size_bytes;
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }

@@ -51,6 +51,7 @@ pub(crate) enum Order {
     SetParameters,
     StartRecovery,
     EndRecovery,
+    UpdateSize,
 }
 
 impl Order {
@@ -64,6 +65,7 @@ impl Order {
             Self::SetParameters => 0x08,
             Self::StartRecovery => 0x10,
             Self::EndRecovery => 0x11,
+            Self::UpdateSize => 0x15,
         }
     }
 

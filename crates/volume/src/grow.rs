@@ -135,21 +135,30 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     let Found { superblock: before, preset, .. } = find_superblock_to_change(io)?;
     let properties = io.disk().properties();
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
-    let sector = u64::from(before.layout.sector_bytes);
-    let device_bytes = capacity - capacity % sector;
     // What limits the groups is the room for the map, wherever that is.
     let map_slot_bytes = map_device::place(io, &before)?.slots.bytes;
+    growth((&before, &preset), capacity, map_slot_bytes, &device)
+}
+
+/// How the volume `before` of this preset would grow over all of a device with so many bytes.
+pub(crate) fn growth(
+    (before, preset): (&Superblock, &NamedPreset),
+    device_bytes: u64,
+    map_slot_bytes: u64,
+    device: &str,
+) -> Result<Growth, GrowError> {
+    let device_bytes = device_bytes - device_bytes % u64::from(before.layout.sector_bytes);
     let (layout, groups_left_out) =
-        enlarged((&before.layout, &preset), device_bytes, map_slot_bytes, &device)?;
+        enlarged((&before.layout, preset), device_bytes, map_slot_bytes, device)?;
     layout.validate()?;
     if layout.client_bytes() <= before.layout.client_bytes() {
-        let volume_bytes = before.layout.device_bytes;
+        let (device, volume_bytes) = (device.to_owned(), before.layout.device_bytes);
         return Err(GrowError::NothingToAdd { device, volume_bytes, device_bytes });
     }
     let map_room_pct = map_room_pct(&layout, map_slot_bytes);
     let generation = before.generation + 1;
     let after = Superblock { layout, generation, ..before.clone() };
-    Ok(Growth { before, after, groups_left_out, map_room_pct })
+    Ok(Growth { before: before.clone(), after, groups_left_out, map_room_pct })
 }
 
 /// The volume `before` of this preset as it is once it has grown over all of a device of `device_bytes`, in however many

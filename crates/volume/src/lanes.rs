@@ -270,7 +270,7 @@ impl<D: Disk> Lanes<D> {
 }
 
 /// A descriptor that is readable when one of these is.
-fn watch(fds: &[BorrowedFd<'_>]) -> rustix::io::Result<Option<OwnedFd>> {
+pub(crate) fn watch(fds: &[BorrowedFd<'_>]) -> rustix::io::Result<Option<OwnedFd>> {
     if fds.is_empty() {
         return Ok(None);
     }

@@ -1,4 +1,5 @@
-//! A volume that outlives writes which its disk lost: closed and opened again in place, while its clients stay.
+//! A volume that is closed and opened again in place, while its clients stay: because its disk lost writes, or because its owner has
+//! something to do to its devices ([`ReopeningVolume::rest`]).
 //!
 //! Where writes go through a cache that is not ours, one bad sector can make the loss of anything known and its place
 //! not ([`Disk::lost_writes`]). What is durable is durable all the same, and a recovery finds it, as after a power cut. So:
@@ -10,10 +11,12 @@
 //! - requests that come meanwhile wait, a bounded number of them, and see the volume as it is afterwards;
 //! - not too often, not in a stop, and not for any other failure: then the volume fails, as it would without this.
 //!
+//! For its owner it is stopped in order first, so everything is durable and nobody is answered with an error.
+//!
 //! Every request is answered once: those that reached a volume which is given up by that volume, or else from here.
 
+use crate::lanes::{Lanes, watch};
 use crate::losses::{LossEvent, LossReport};
-use crate::open::OpenError;
 use crate::volume::{Clock, Volume};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Config, DiskEvent};
@@ -21,7 +24,9 @@ use nearhead_format::Superblock;
 use nearhead_service::{
     ErrorKind, Extent, Reply, Request, RequestError, RequestId, Service, ServiceInfo, Wake,
 };
+use rustix::event::epoll;
 use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 /// So often within [`LOSSES_SPAN`] the volume is opened again. Each of its files leaves its cache once, so more is a disk
@@ -43,9 +48,14 @@ enum State {
     Emptying {
         since: Nanos,
     },
-    /// Recovery reads.
+    /// Stopped in order for its owner.
+    Resting,
+    /// Everything is durable, and the owner has the devices to himself.
+    AtRest,
+    /// Recovery reads; `after_loss` or else for the owner.
     Opening {
         since: Nanos,
+        after_loss: bool,
     },
     /// It fails by itself from here on.
     Failed,
@@ -74,6 +84,10 @@ pub struct ReopeningVolume<D: Disk> {
     /// Of engines that are no more.
     disk_events: VecDeque<DiskEvent>,
     stop_asked: bool,
+    /// Why it was not opened again.
+    why_not: Option<String>,
+    /// Readable when one of the devices wants the volume to be driven, whichever devices it has.
+    wake: Option<OwnedFd>,
 }
 
 impl<D: Disk> ReopeningVolume<D> {
@@ -83,7 +97,11 @@ impl<D: Disk> ReopeningVolume<D> {
         start: Option<Instant>,
         configure: impl FnMut(&Superblock, &mut Config) + 'static,
     ) -> Self {
+        let fds: Vec<_> = volume.lanes().wake_fd().into_iter().collect();
+        // Without one of its own it cannot be given other devices, and is served all the same.
+        let wake = watch(&fds).ok().flatten();
         Self {
+            wake,
             volume,
             configure: Box::new(configure),
             start,
@@ -97,6 +115,7 @@ impl<D: Disk> ReopeningVolume<D> {
             events: VecDeque::new(),
             disk_events: VecDeque::new(),
             stop_asked: false,
+            why_not: None,
         }
     }
 
@@ -117,7 +136,66 @@ impl<D: Disk> ReopeningVolume<D> {
 
     /// Whether it is being opened again: what is no request has to wait.
     pub fn is_reopening(&self) -> bool {
-        matches!(self.state, State::Emptying { .. } | State::Opening { .. })
+        !matches!(self.state, State::Serving | State::Failed)
+    }
+
+    /// Stops it in order while requests wait, for [`ReopeningVolume::change_devices`] once it [is at rest](Self::is_at_rest). Says whether it
+    /// does: not while it is being opened again, after a failure or in a stop.
+    pub fn rest(&mut self, now: Nanos) -> bool {
+        let may_rest = self.state == State::Serving && !self.stop_asked;
+        let has_failed = self.volume.engine().failure().is_some();
+        let can_wake = self.wake.is_some() || self.volume.lanes().wake_fd().is_none();
+        if !may_rest || has_failed || !can_wake {
+            return false;
+        }
+        self.state = State::Resting;
+        self.volume.begin_shutdown(now);
+        true
+    }
+
+    /// Whether everything is durable and the devices may be changed.
+    pub fn is_at_rest(&self) -> bool {
+        self.state == State::AtRest
+    }
+
+    /// Does something to its devices, or gives it others, and opens it again, while requests go on waiting; `stand_in` is nobody's
+    /// disk. Nothing is done unless it [is at rest](Self::is_at_rest).
+    ///
+    /// # Errors
+    /// There are no devices any more, or they do not hold the volume: it has failed.
+    pub fn change_devices(
+        &mut self,
+        stand_in: D,
+        change: impl FnOnce(Lanes<D>) -> Result<Lanes<D>, String>,
+        now: Nanos,
+    ) -> Result<(), String> {
+        if !self.is_at_rest() {
+            return Err("expected a volume at rest, found one that is served".to_owned());
+        }
+        self.keep_disk_events();
+        let lanes = self.volume.exchange(stand_in);
+        let opened = change(lanes).and_then(|lanes| {
+            self.wake_by(&lanes)?;
+            self.volume.exchange(lanes);
+            let clock = self.clock(now);
+            self.volume.open_again(clock, &mut self.configure).map_err(|error| error.to_string())
+        });
+        match &opened {
+            Ok(()) => self.state = State::Opening { since: now, after_loss: false },
+            Err(problem) => self.fail(problem, now),
+        }
+        opened
+    }
+
+    /// These devices say from now on when it is to be driven; those that it had are gone, and with them what was watched of them.
+    fn wake_by(&self, lanes: &Lanes<D>) -> Result<(), String> {
+        let (Some(wake), Some(fd)) = (&self.wake, lanes.wake_fd()) else { return Ok(()) };
+        let added = epoll::add(wake, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        added.map_err(|error| format!("the devices of the volume cannot be watched: {error}"))
+    }
+
+    fn clock(&self, now: Nanos) -> Clock {
+        self.start.map_or(Clock::Virtual { now }, |start| Clock::Real { start })
     }
 
     /// What was lost so far.
@@ -186,36 +264,43 @@ impl<D: Disk> ReopeningVolume<D> {
         self.state = State::Emptying { since: now };
     }
 
-    /// Nothing is on its way any more.
-    fn open_again(&mut self, since: Nanos, now: Nanos) {
+    fn keep_disk_events(&mut self) {
         while self.disk_events.len() < EVENTS_MAX
             && let Some(event) = self.volume.poll_disk_event()
         {
             self.disk_events.push_back(event);
         }
+    }
+
+    /// Nothing is on its way any more.
+    fn open_again(&mut self, since: Nanos, now: Nanos) {
+        self.keep_disk_events();
         for id in std::mem::take(&mut self.outstanding) {
             self.refuse(id, UNDER_WAY);
         }
-        let clock = self.start.map_or(Clock::Virtual { now }, |start| Clock::Real { start });
+        let clock = self.clock(now);
         match self.volume.open_again(clock, &mut self.configure) {
-            Ok(()) => self.state = State::Opening { since },
-            Err(error) => self.fail(&error, now),
+            Ok(()) => self.state = State::Opening { since, after_loss: true },
+            Err(error) => self.fail(&error.to_string(), now),
         }
     }
 
-    fn opened(&mut self, since: Nanos, now: Nanos) {
+    fn opened(&mut self, (since, after_loss): (Nanos, bool), now: Nanos) {
         if let Err(error) = self.volume.check_open() {
-            return self.fail(&error, now);
+            return self.fail(&error.to_string(), now);
         }
-        let records = self.volume.status().recovery_records;
-        self.tell(LossEvent::Opened { refused: self.refused, records, took: now.since(since) });
+        if after_loss {
+            let records = self.volume.status().recovery_records;
+            self.tell(LossEvent::Opened { refused: self.refused, records, took: now.since(since) });
+        }
         self.state = State::Serving;
         self.go_on(now);
     }
 
-    fn fail(&mut self, error: &OpenError, now: Nanos) {
+    fn fail(&mut self, problem: &str, now: Nanos) {
         self.state = State::Failed;
-        self.tell(LossEvent::NotOpened { problem: error.to_string() });
+        self.why_not = Some(problem.to_owned());
+        self.tell(LossEvent::NotOpened { problem: problem.to_owned() });
         self.go_on(now);
     }
 
@@ -244,8 +329,8 @@ impl<D: Disk> Service for ReopeningVolume<D> {
             return self.refuse(request.id, detail);
         }
         if self.state == State::Failed && self.volume.engine().is_stopped() && !self.stop_asked {
-            let why = self.volume.engine().failure();
-            let why = why.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+            let why = self.volume.engine().failure().map(ToString::to_string);
+            let why = why.or_else(|| self.why_not.clone()).unwrap_or_default();
             let detail = format!("the volume could not be opened again: {why}; serve it again");
             return self.refuse(request.id, &detail);
         }
@@ -268,10 +353,17 @@ impl<D: Disk> Service for ReopeningVolume<D> {
             self.open_again(since, now);
             self.drive_volume(now);
         }
-        if let State::Opening { since } = self.state
+        if self.state == State::Resting && self.volume.is_shut_down() {
+            match self.volume.engine().failure().map(ToString::to_string) {
+                None => self.state = State::AtRest,
+                Some(problem) => self.fail(&problem, now),
+            }
+            self.drive_volume(now);
+        }
+        if let State::Opening { since, after_loss } = self.state
             && self.volume.engine().is_open()
         {
-            self.opened(since, now);
+            self.opened((since, after_loss), now);
             self.drive_volume(now);
         }
     }
@@ -281,7 +373,8 @@ impl<D: Disk> Service for ReopeningVolume<D> {
     }
 
     fn wake(&self) -> Wake<'_> {
-        self.volume.wake()
+        let wake = self.volume.wake();
+        Wake { fd: self.wake.as_ref().map_or(wake.fd, |wake| Some(wake.as_fd())), ..wake }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {

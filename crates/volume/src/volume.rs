@@ -5,6 +5,7 @@
 
 use crate::blanks::{self, Loaded};
 use crate::data_devices;
+use crate::grow::{self, GrowError, Growth};
 use crate::lanes::Lanes;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock, preset_of};
@@ -112,8 +113,8 @@ pub struct Volume<D: Disk> {
     findings: Vec<Damage>,
     /// The engine has ended, and the disk was told.
     has_ended: bool,
-    /// Sides of mirrors may rest, and are woken in time.
-    resting: Option<Resting>,
+    /// Sides of mirrors may rest after so long, and are woken in time.
+    resting: Option<(Nanos, Resting)>,
 }
 
 impl<D: Disk> Volume<D> {
@@ -205,7 +206,7 @@ impl<D: Disk> Volume<D> {
     /// before the tail of a chain comes to them. With `None` none rests.
     pub fn let_mirrors_rest(&mut self, after: Option<Nanos>) {
         self.lanes.let_rest(after);
-        self.resting = after.map(|_| Resting::default());
+        self.resting = after.map(|after| (after, Resting::default()));
     }
 
     /// Everybody who waits is told why, and nothing more is begun. Reads go on.
@@ -240,7 +241,28 @@ impl<D: Disk> Volume<D> {
         let setup = setup(&self.lanes, (&superblock, &preset), beside, configure);
         self.engine = Engine::open(setup);
         self.superblock = superblock;
+        self.has_ended = false;
+        self.let_mirrors_rest(self.resting.as_ref().map(|(after, _)| *after));
         Ok(())
+    }
+
+    /// Puts other devices in place of its own, which are given back, for [`Volume::open_again`]. The engine has ended.
+    pub(crate) fn exchange(&mut self, lanes: impl Into<Lanes<D>>) -> Lanes<D> {
+        std::mem::replace(&mut self.lanes, lanes.into())
+    }
+
+    /// How it would grow if its own disk had so many bytes. Looks at nothing.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn growth(&self, device_bytes: u64) -> Result<Growth, GrowError> {
+        let device = &self.lanes.properties().name;
+        let preset = self.presets.of(&self.superblock).map_err(|error| {
+            let (device, problem) = (device.clone(), error.to_string());
+            OpenError::Newer { device, problem }
+        })?;
+        let map_slot_bytes = self.engine.map_slot_bytes();
+        grow::growth((&self.superblock, &preset), device_bytes, map_slot_bytes, device)
     }
 
     /// Waits in real time until recovery is done; an error says why it could not be.
@@ -425,7 +447,7 @@ impl<D: Disk> Service for Volume<D> {
             }
             self.lanes.kick();
         }
-        if let Some(resting) = &mut self.resting {
+        if let Some((_, resting)) = &mut self.resting {
             resting.watch(&self.engine, &mut self.lanes, now);
         }
     }

@@ -96,6 +96,9 @@ pub(super) trait Device: Send + Sync {
     /// Lets it go on with the process `worker`, which is ready to serve it where another one was before.
     fn go_on(&self, worker: u32) -> Result<(), String>;
 
+    /// Gives the block device `device`, which is used, the size that the volume has by now.
+    fn resize(&self, place: &Place, device: &Path, size_bytes: u64) -> Result<(), String>;
+
     /// Whether it was taken away: nobody asks anything any more.
     fn has_ended(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! What a supervisor is asked over its socket: `upgrade PATH`, one line, answered with one line of JSON once it is done.
+//! What a supervisor is asked over its socket: `upgrade PATH` or `resize BYTES`, one line, answered with one line of JSON once it is done.
 
 use super::place::Place;
 use super::supervisor::Event;
@@ -34,12 +34,17 @@ pub(super) fn listen(place: &Place, events: &Sender<Event>) -> Result<(), String
 fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()> {
     let mut line = String::new();
     BufReader::new((&mut stream).take(LINE_BYTES_MAX)).read_line(&mut line)?;
-    let said = match line.trim_end().strip_prefix("upgrade ") {
-        None => Err(format!("expected upgrade PATH, found {line:?}")),
-        Some(path) => {
-            let (sender, receiver) = channel();
-            let sent = events.send(Event::Upgrade(PathBuf::from(path), sender));
+    let (sender, receiver) = channel();
+    let event = match line.trim_end().split_once(' ') {
+        Some(("upgrade", path)) => Some(Event::Upgrade(PathBuf::from(path), sender)),
+        Some(("resize", bytes)) => bytes.parse().ok().map(|bytes| Event::Resize(bytes, sender)),
+        _ => None,
+    };
+    let said = match event {
+        None => Err(format!("expected upgrade PATH or resize BYTES, found {line:?}")),
+        Some(event) => {
             let ended = || "it is being detached".to_owned();
+            let sent = events.send(event);
             sent.map_err(|_| ended()).and_then(|()| receiver.recv().map_err(|_| ended())?)
         }
     };
@@ -52,11 +57,20 @@ fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()>
 
 /// Asks the supervisor of `place` to go on with the program at `path`; what it says.
 pub(super) fn ask_for_upgrade(place: &Place, path: &Path) -> Result<String, String> {
+    ask(place, "upgrade", &path.display())
+}
+
+/// Asks it to give the block device this size.
+pub(super) fn ask_to_resize(place: &Place, size_bytes: u64) -> Result<String, String> {
+    ask(place, "resize", &size_bytes)
+}
+
+fn ask(place: &Place, what: &str, of: &dyn std::fmt::Display) -> Result<String, String> {
     let failed = |problem: &dyn std::fmt::Display| {
-        format!("upgrade {}: expected its supervisor to answer, found {problem}", place.name)
+        format!("{what} {}: expected its supervisor to answer, found {problem}", place.name)
     };
     let mut stream = UnixStream::connect(place.socket()).map_err(|error| failed(&error))?;
-    writeln!(stream, "upgrade {}", path.display()).map_err(|error| failed(&error))?;
+    writeln!(stream, "{what} {of}").map_err(|error| failed(&error))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(|error| failed(&error))?;
     match serde_json::from_str(&line) {

@@ -6,7 +6,9 @@
 use super::backend::{Backend, Device, HandedOver, Shape, missing_file, missing_root};
 use super::detach::{LOOK_AGAIN, LOOKS};
 use super::place::{Facts, Place};
+use super::resize::size_of;
 use nearhead_one_file::{Connection, Joined, NAME};
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io::ErrorKind;
@@ -121,6 +123,29 @@ impl Device for Shown {
         Ok(())
     }
 
+    fn resize(&self, place: &Place, device: &Path, size_bytes: u64) -> Result<(), String> {
+        let file = place.shown().join(NAME);
+        let failed = |found: &dyn std::fmt::Display| {
+            format!(
+                "resize {}: expected a file of {size_bytes} bytes, found {found}",
+                file.display()
+            )
+        };
+        // The kernel asks whoever serves the file, and believes him from then on.
+        let (ask, size) = (AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+        let found = rustix::fs::statx(rustix::fs::CWD, &file, ask, size);
+        let found = found.map_err(|error| failed(&error))?.stx_size;
+        if found != size_bytes {
+            return Err(failed(&found));
+        }
+        let name = device.display().to_string();
+        losetup(&["--set-capacity", &name])?;
+        match size_of(device) {
+            Some(found) if found == size_bytes / 512 * 512 => Ok(()),
+            found => Err(format!("resize {name}: expected {size_bytes} bytes, found {found:?}")),
+        }
+    }
+
     fn has_ended(&self) -> bool {
         self.joined.connection.has_ended()
     }
@@ -149,7 +174,7 @@ fn is_on(device: &Path, place: &Place) -> bool {
     sysfs(device, "loop/backing_file").is_some_and(|found| Path::new(&found) == file)
 }
 
-fn sysfs(device: &Path, what: &str) -> Option<String> {
+pub(super) fn sysfs(device: &Path, what: &str) -> Option<String> {
     let name = device.file_name()?;
     let text = std::fs::read_to_string(Path::new("/sys/block").join(name).join(what)).ok()?;
     Some(text.trim().to_owned())

@@ -11,6 +11,7 @@ mod loop_device;
 mod mounting;
 mod nbd_device;
 mod place;
+mod resize;
 mod supervisor;
 mod ublk_device;
 mod upgrade;
@@ -18,6 +19,7 @@ mod worker;
 mod worker_process;
 
 pub use detach::{DetachArgs, run as detach};
+pub use resize::{AttachedVolume, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 
 use backend::{By, HandedOver};

@@ -125,6 +125,13 @@ impl Device for Made {
         if went_on { Ok(()) } else { outcome.map_err(|error| failed("going on", &error)) }
     }
 
+    fn resize(&self, _: &Place, _: &Path, size_bytes: u64) -> Result<(), String> {
+        let Some(number) = self.inner().number else { return Ok(()) };
+        let told = Nbd::open()
+            .and_then(|mut kernel| kernel.resize(number, size_bytes, &identifier(&self.place)));
+        told.map_err(|error| failed("giving the device another size", &error))
+    }
+
     fn has_ended(&self) -> bool {
         let is_connected = |number| Nbd::is_connected(number, &identifier(&self.place));
         let number = self.inner().number;

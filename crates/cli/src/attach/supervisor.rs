@@ -32,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// So many workers may fail to end in order once the device was taken away.
 const ENDINGS_MAX: u32 = 3;
 
-/// Where what came of an upgrade is told.
+/// Where what came of it is told.
 type Answer = Sender<Result<String, String>>;
 
 /// What the supervisor hears.
@@ -43,6 +43,8 @@ pub(super) enum Event {
     Made(Result<PathBuf, String>),
     /// Go on with another program, and tell how that went.
     Upgrade(PathBuf, Answer),
+    /// The volume has grown to so many bytes: give the device that size, and tell how that went.
+    Resize(u64, Answer),
     /// A signal that stops.
     Signal(i32),
 }
@@ -156,6 +158,7 @@ impl Supervisor<'_> {
                     return Err(why);
                 }
                 Event::Upgrade(path, answer) => self.begin_upgrade(path, answer),
+                Event::Resize(bytes, answer) => self.resize(bytes, answer),
                 Event::Signal(signal) => self.take_away_at(signal),
             }
         }
@@ -345,6 +348,22 @@ impl Supervisor<'_> {
                 self.stop_worker();
             }
         }
+    }
+
+    fn resize(&self, size_bytes: u64, answer: Answer) {
+        let name = self.place.name.clone();
+        let made = self.facts.as_ref().filter(|facts| !facts.device.as_os_str().is_empty());
+        let Some(path) = made.map(|facts| facts.device.clone()) else {
+            let _ =
+                answer.send(Err(format!("resize {name}: the device is not made yet; try again")));
+            return;
+        };
+        let (device, place) = (Arc::clone(&self.device), self.place.clone());
+        // On a thread of its own: the kernel may ask the worker, who may end meanwhile.
+        std::thread::spawn(move || {
+            let resized = device.resize(&place, &path, size_bytes);
+            let _ = answer.send(resized.map(|()| format!("{name} has {size_bytes} bytes")));
+        });
     }
 
     /// A signal: the device is taken away if nobody uses it.

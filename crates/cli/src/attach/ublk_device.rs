@@ -8,6 +8,7 @@ use super::backend::{
     Backend, Device, HandedOver, Shape, missing_file, missing_root, nothing_more,
 };
 use super::place::{Facts, Place};
+use super::resize::size_of;
 use nearhead_ublk::{Control, State, block_device, open_for_server};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -98,6 +99,21 @@ impl Device for Made {
         with_control("going on", |control| control.end_recovery(self.number, worker))?;
         self.is_recovering.store(false, Ordering::Release);
         Ok(())
+    }
+
+    fn resize(&self, place: &Place, device: &Path, size_bytes: u64) -> Result<(), String> {
+        let told = with_control("giving the device another size", |control| {
+            control.resize(self.number, size_bytes)
+        });
+        if size_of(device) == Some(size_bytes / 512 * 512) {
+            return Ok(());
+        }
+        Err(format!(
+            "ublk: the volume has grown, and the driver of this kernel cannot give a device that is used another size (Linux 6.16 can); to \
+             see it: nearhead detach {name}, and attach it again ({why})",
+            name = place.name,
+            why = told.err().unwrap_or_else(|| "the driver said nothing".to_owned()),
+        ))
     }
 
     fn has_ended(&self) -> bool {

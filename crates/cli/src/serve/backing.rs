@@ -9,7 +9,8 @@ use nearhead_arrays::MISSING;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 /// The files, held since the volume was opened.
 #[derive(Debug, Default)]
@@ -61,6 +62,18 @@ impl Backing {
             targets.iter().map(|target| backing_paths(target)).collect();
         let files = paths?.into_iter().flatten().filter_map(Held::of).collect();
         Ok(Self { targets, files })
+    }
+
+    /// They have become larger, and were opened anew.
+    pub(super) fn look_anew(&mut self) {
+        let paths: Vec<PathBuf> = self.files.drain(..).map(|held| held.path).collect();
+        self.files = paths.into_iter().filter_map(Held::of).collect();
+    }
+
+    /// Bytes of the file or device that was named, if it is one that is used as it is.
+    pub(super) fn device_bytes(&self) -> Option<u64> {
+        let mut device = std::fs::File::open(Path::new(self.targets.first()?)).ok()?;
+        device.seek(SeekFrom::End(0)).ok()
     }
 
     /// Which of them may take more space than there is now.

@@ -1,5 +1,5 @@
 //! The commands of the control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`,
-//! `metrics`, `set`, `stop`.
+//! `metrics`, `set`, `grow`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
 //! watches it through `status`.
@@ -24,8 +24,7 @@ pub struct Desk {
     attached_as: OnceCell<String>,
 }
 
-const COMMANDS: &str =
-    "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., stop";
+const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
 
 impl Desk {
     /// What is served, and where.
@@ -60,6 +59,9 @@ impl Desk {
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
             ["set", words @ ..] => answered(context.service.set(words, context.now)),
+            ["grow"] => answered(context.service.grow(false, context.now)),
+            ["grow", "look"] => answered(context.service.grow(true, context.now)),
+            ["grown"] => Answer::Ok(context.service.growing.told()).line(),
             ["stop"] => self.stop().line(),
             _ => {
                 Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
@@ -141,7 +143,7 @@ fn refusal(context: &Context<'_, Served>) -> Option<String> {
         return Some(Answer::<()>::Error(problem.to_owned()).line());
     }
     if context.service.is_reopening() {
-        let problem = "the volume is being opened again after its disk lost writes; try again";
+        let problem = "the volume is being opened again; try again";
         return Some(Answer::<()>::Error(problem.to_owned()).line());
     }
     let failure = context.service.volume().engine().failure()?;

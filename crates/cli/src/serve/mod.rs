@@ -10,6 +10,7 @@ mod backing;
 mod commands;
 mod coordination;
 mod encryption;
+mod growing;
 mod memory;
 pub(crate) mod priority;
 mod rest_command;
@@ -36,6 +37,7 @@ use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use backing::Backing;
 use commands::Desk;
+use growing::Growing;
 use nearhead_disk::{Nanos, Properties, Striping};
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
@@ -90,10 +92,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let _ = nearhead_uring::ask_for_short_slices();
     showing.prepare();
     memory::refuse_more_than_there_is(args)?;
-    let mut target = open_target(args, &name, access)?;
-    if let Some(device) = &args.read_cache_device {
-        target = target.with_read_cache(device, &args.disk)?;
-    }
+    let target = with_read_cache(open_target(args, &name, access)?, args)?;
     for line in &target.notes {
         note(line);
     }
@@ -129,6 +128,24 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     drop((links, folder));
     volume.tell_disk_events();
     finished(args, &name, &mut volume, &report)
+}
+
+fn with_read_cache(target: Target, args: &ServeArgs) -> Result<Target, String> {
+    match &args.read_cache_device {
+        Some(device) => target.with_read_cache(device, &args.disk),
+        None => Ok(target),
+    }
+}
+
+/// How it opens its devices again to grow, by the same clock.
+fn growing(args: &ServeArgs, target: &str, start: std::time::Instant) -> Growing {
+    let (args, name) = (args.clone(), target.to_owned());
+    let reopen = move || {
+        let mut target = Target::open_by(&name, Access::Write, &args.disk, start)?;
+        refuse_if_misnamed(&mut target)?;
+        with_read_cache(target, &args)
+    };
+    Growing::new(target.to_owned(), Box::new(reopen))
 }
 
 fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, String> {
@@ -180,6 +197,7 @@ fn open_volume(
 ) -> Result<Served, String> {
     let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
+    let growing = growing(args, &target.name, start);
     let mut volume = Volume::open(target.lanes, start, |superblock, config| {
         base = Some(config.clone());
         bad = configure(superblock, config).err();
@@ -206,7 +224,7 @@ fn open_volume(
         settings.borrow().configure_again(config);
     });
     let volume = showing.kept(volume, ack)?;
-    Ok(Served::new(volume, args.read_only, ack, tuner))
+    Ok(Served::new(volume, args.read_only, ack, (tuner, growing)))
 }
 
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.

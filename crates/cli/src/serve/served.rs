@@ -6,6 +6,7 @@
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
+use super::growing::Growing;
 use super::rest_command::RestCommands;
 use super::shown::Shown;
 use crate::journal::ToldPasses;
@@ -46,19 +47,21 @@ pub struct Served {
     turns: Option<Turns>,
     rest_commands: Option<RestCommands>,
     backing: Backing,
+    pub(super) growing: Growing,
     tuner: Rc<RefCell<Tuner>>,
 }
 
 impl Served {
-    /// Serves `volume`, which answers writes as `ack` says, and whose settings `tuner` knows.
+    /// Serves `volume`, which answers writes as `ack` says, whose settings `tuner` knows, and which can grow by `growing`.
     pub(super) fn new(
         volume: Kept<Opened>,
         read_only: bool,
         ack: Ack,
-        tuner: Rc<RefCell<Tuner>>,
+        (tuner, growing): (Rc<RefCell<Tuner>>, Growing),
     ) -> Self {
         Self {
             tuner,
+            growing,
             volume: Timed::new(volume, ack),
             read_only,
             shown: None,
@@ -79,8 +82,31 @@ impl Served {
         self.volume.inner().service()
     }
 
-    fn opened_mut(&mut self) -> &mut Opened {
+    pub(super) fn opened_mut(&mut self) -> &mut Opened {
         self.volume.inner_mut().service_mut()
+    }
+
+    pub(super) fn growing_and_opened(&mut self) -> (&mut Growing, &mut Opened) {
+        (&mut self.growing, self.volume.inner_mut().service_mut())
+    }
+
+    /// Whether it is being opened, or what a process before this one had answered is being carried out.
+    pub(super) fn is_busy_opening(&self) -> bool {
+        self.is_reopening() || self.volume.inner().is_catching_up()
+    }
+
+    /// Bytes of the one file or device that it lies on, by now.
+    pub(super) fn device_bytes(&self) -> Option<u64> {
+        self.backing.device_bytes()
+    }
+
+    /// It is larger than it was.
+    pub(super) fn has_grown(&mut self) {
+        self.backing.look_anew();
+        let info = self.info();
+        if let Some(shown) = &mut self.shown {
+            shown.resized(&info);
+        }
     }
 
     /// The volume.
@@ -115,7 +141,7 @@ impl Served {
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
     pub fn run_own(&mut self, operation: Operation, now: Nanos) -> Result<(), String> {
-        if self.is_reopening() || self.volume.inner().is_catching_up() {
+        if self.is_busy_opening() {
             return Err("the volume is being opened again; try again".to_owned());
         }
         self.volume.submit(Request { id: OWN_REQUEST, operation }, now);
@@ -313,6 +339,7 @@ impl Service for Served {
     fn drive(&mut self, now: Nanos) {
         self.take_from_kernel(now);
         self.volume.drive(now);
+        self.go_on_growing(now);
         self.collect();
     }
 

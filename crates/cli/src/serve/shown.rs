@@ -196,6 +196,11 @@ impl Shown {
         }
     }
 
+    /// The volume has grown.
+    pub(super) fn resized(&mut self, info: &ServiceInfo) {
+        self.front.resized(info);
+    }
+
     /// Nothing more is taken from the kernel.
     pub(super) fn leave(&mut self) {
         self.front.leave();

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod attached;
 pub mod blocks;
 pub mod browser;
 pub mod mounts;

@@ -21,6 +21,11 @@ impl Engine {
         u64::from(self.core.setup().layout.sector_bytes)
     }
 
+    /// Room for one snapshot of the map, in bytes.
+    pub fn map_slot_bytes(&self) -> u64 {
+        self.core.setup().map.slots.bytes
+    }
+
     /// Bytes clients can address.
     pub fn size_bytes(&self) -> u64 {
         self.core.setup().layout.client_bytes()

@@ -17,6 +17,9 @@ const INTERVAL_PER_BODY: u64 = 128;
 /// The longest interval, in configured ones: with the default, 8 GiB of logs for a recovery to read.
 const INTERVAL_MAX: u64 = 8;
 
+/// Bytes logged for each byte of a paged map that a snapshot merges, at least, once that is more than the longest interval: a start reads the
+/// map in any case, and then twice as much of logs, and half a byte of the map is written and read for each that clients write.
+const LOGGED_PER_MERGED: u64 = 2;
 /// Of a paged map time alone makes a snapshot due only after a byte logged for so many that are merged.
 const MERGED_PER_LOGGED: u64 = 16;
 
@@ -66,8 +69,7 @@ fn is_much_in_memory(core: &Core) -> bool {
 /// writing it that often would cost more than it saves a recovery.
 fn interval_bytes(core: &Core) -> u64 {
     let configured = core.setup().config.snapshot_after_bytes;
-    // A start reads all of a paged map in any case: as much again of logs does not make it much longer.
-    let of_pages = core.layers().paged().map_or(0, |_| body_bytes(core));
+    let of_pages = core.layers().paged().map_or(0, |_| body_bytes(core) * LOGGED_PER_MERGED);
     let most = configured.saturating_mul(INTERVAL_MAX).max(of_pages);
     (body_bytes(core) * INTERVAL_PER_BODY).clamp(configured, most)
 }

@@ -120,6 +120,17 @@ impl Nbd {
         self.ask(with_socket(message, socket, identifier), INDEX).map(drop)
     }
 
+    /// Tells the kernel that a device has become larger.
+    pub fn resize(&mut self, number: u32, size_bytes: u64, identifier: &str) -> io::Result<()> {
+        let identifier = [identifier.as_bytes(), &[0]].concat();
+        let message = self
+            .message(RECONFIGURE)
+            .with(INDEX, &number.to_ne_bytes())
+            .with(SIZE_BYTES, &size_bytes.to_ne_bytes())
+            .with(BACKEND_IDENTIFIER, &identifier);
+        self.ask(message, INDEX).map(drop)
+    }
+
     /// Ends a device: whoever uses it gets errors, and its server is told.
     pub fn disconnect(&mut self, number: u32) -> io::Result<()> {
         let message = self.message(DISCONNECT).with(INDEX, &number.to_ne_bytes());

@@ -267,6 +267,12 @@ impl KernelFront {
 }
 
 impl LastingFront for KernelFront {
+    fn resized(&mut self, info: &ServiceInfo) {
+        if let Ok(export) = Export::new(Vec::new(), info.clone()) {
+            self.export = export;
+        }
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }

@@ -81,6 +81,11 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    /// Who comes from now on is offered this.
+    pub(super) fn offer(&mut self, export: Rc<Export>) {
+        self.policy.export = export;
+    }
+
     pub(crate) fn new(policy: Policy, budget: Budget, access: ByteAccess) -> Self {
         Self {
             policy,

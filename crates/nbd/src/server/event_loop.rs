@@ -18,7 +18,7 @@ use super::statistics::Statistics;
 use super::tls::Sessions;
 use crate::protocol::{Export, TlsMode};
 use nearhead_disk::Nanos;
-use nearhead_service::{Service, Wake};
+use nearhead_service::{Service, ServiceInfo, Wake};
 use rustix::event::epoll::EventFlags;
 use rustix::process::{Resource, Rlimit};
 use std::net::SocketAddr;
@@ -107,8 +107,8 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
     pub fn run(self, service: &mut S, clock: &Clock) -> Result<Report, ServerError> {
         let info = service.info();
         let access = ByteAccess::new(&info);
-        let export = Export::new(self.exports.clone(), info)?;
-        let export = Rc::new(if self.whole_blocks { export } else { export.at_any_byte() });
+        let size_bytes = info.size_bytes;
+        let export = self.export_of(info)?;
         let poller = Poller::new(self.limits.timer_look).map_err(in_step("epoll_create"))?;
         raise_descriptor_limit(self.limits.connections_max);
         let limits = &self.limits;
@@ -135,12 +135,18 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
             clock: *clock,
             stopping: None,
             next_tick,
+            size_bytes,
             housekeeping: Housekeeping { next: now },
             rest_until: None,
             hungry: false,
             server: self,
         }
         .run(service)
+    }
+
+    fn export_of(&self, info: ServiceInfo) -> Result<Rc<Export>, ServerError> {
+        let export = Export::new(self.exports.clone(), info)?;
+        Ok(Rc::new(if self.whole_blocks { export } else { export.at_any_byte() }))
     }
 }
 
@@ -153,6 +159,8 @@ struct EventLoop<'a, S: ?Sized> {
     stopping: Option<Stopping>,
     next_tick: Option<Nanos>,
     housekeeping: Housekeeping,
+    /// What clients who come are told.
+    size_bytes: u64,
     /// Listeners rest until then.
     rest_until: Option<Nanos>,
     /// Somebody has more for us than the poller can see.
@@ -336,6 +344,17 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         }
     }
 
+    /// Who comes from now on is told the size that the service has by now; who is there knows the one that he was told.
+    fn offer_what_there_is(&mut self, service: &S) {
+        let info = service.info();
+        if info.size_bytes != self.size_bytes {
+            self.size_bytes = info.size_bytes;
+            if let Ok(export) = self.server.export_of(info) {
+                self.clients.offer(export);
+            }
+        }
+    }
+
     /// Runs the owner's tick if it is due; whether it ran.
     fn tick(&mut self, service: &mut S, now: Nanos) -> bool {
         let Some(due) = self.next_tick.filter(|due| *due <= now) else { return false };
@@ -344,6 +363,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         self.next_tick = Some((due + *period).max(now));
         let statistics = self.clients.statistics();
         tick(&mut Context { service, statistics, now });
+        self.offer_what_there_is(service);
         true
     }
 

@@ -251,6 +251,10 @@ impl LastingFile {
 }
 
 impl LastingFront for LastingFile {
+    fn resized(&mut self, info: &ServiceInfo) {
+        self.facts.size_bytes = info.size_bytes;
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }

@@ -13,6 +13,7 @@ mod spent;
 
 use clap::Parser;
 use disks::Drives;
+use nearhead_disk::Nanos;
 use run::{Ends, Run};
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,6 +22,8 @@ use std::process::Command;
 pub(crate) type Problem = Box<dyn std::error::Error>;
 
 const LINKS: usize = 3;
+/// For so long nobody asks for anything, to see that it comes to rest.
+const REST: Nanos = Nanos::from_secs(3 * 3600);
 /// Of a chain's logs clients are promised three quarters; the rest of a drive is for its snapshots and what a log needs for itself.
 const DRIVE_BYTES_FOR_100_OF_CLIENTS: u64 = 137;
 
@@ -93,6 +96,7 @@ impl Arguments {
                 run.write("over at random", self.over_gb * 1_000_000_000 / content::BLOCK_BYTES)?;
                 run.read("read after", self.reads)?;
                 run.snapshot("snapshot")?;
+                run.rest("at rest", REST)?;
                 run.end(Ends::ByCut)
             }
             Part::AfterCut => {

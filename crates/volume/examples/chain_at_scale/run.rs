@@ -165,6 +165,25 @@ impl Run {
         Ok(())
     }
 
+    /// Nobody asks for anything: what goes on by itself, and until when.
+    pub(crate) fn rest(&mut self, name: &str, duration: Nanos) -> Result<(), Problem> {
+        let (before, from) = (self.volume.status(), self.time.now());
+        let (mut number, mut last) = (before.snapshot_number, from);
+        while let Some(next) = self.volume.wake_at().filter(|at| at.since(from) < duration) {
+            self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
+            if self.volume.status().snapshot_number != number {
+                (number, last) = (self.volume.status().snapshot_number, self.time.now());
+            }
+        }
+        let after = self.volume.status();
+        let bytes = |of: fn(&Stats) -> u64| (of(&after.stats) - of(&before.stats)) as f64 / 1e9;
+        say(&format!("{name}: snapshots"), (number - before.snapshot_number) as f64, "");
+        say(&format!("{name}: the last ended after"), (last - from).as_secs_f64(), "virtual s");
+        say(&format!("{name}: compacted"), bytes(|stats| stats.compacted_bytes), "GB");
+        say(&format!("{name}: went on for"), (self.time.now() - from).as_secs_f64(), "virtual s");
+        Ok(())
+    }
+
     /// Goes on until the snapshot that is under way, if any, is done. Where cleaning has much to do the next one may begin at once.
     fn await_snapshot_under_way(&mut self) -> Result<(), Problem> {
         let before = self.volume.status().snapshot_number;

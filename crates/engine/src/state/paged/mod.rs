@@ -187,9 +187,9 @@ impl Paged {
         newest_bytes as u128 > u128::from(free) + rest
     }
 
-    /// Whether a snapshot should begin, if none is under way.
+    /// Whether a snapshot should begin, if none is under way: an eighth before there is no room, as it may have to wait for a record.
     pub(crate) fn wants_snapshot(&self, newest_bytes: usize) -> bool {
-        (newest_bytes + self.frozen_bytes()) as u64 >= self.bounds.layer_bytes_max() / 2
+        (newest_bytes + self.frozen_bytes()) as u64 >= self.bounds.layer_bytes_max() / 8 * 7
     }
 
     /// Whether another snapshot could offer something to be cleaned, though nothing was written since the last one.

@@ -1,0 +1,44 @@
+//! A volume that has grown while it is attached: its block device gets the new size.
+
+use super::desk;
+use super::place::{Facts, Place};
+use std::path::{Path, PathBuf};
+
+/// An attached volume.
+pub struct AttachedVolume {
+    place: Place,
+    facts: Facts,
+}
+
+/// The one that `text` means by its name, its link, its device or its target, if one does.
+pub fn attached(text: &str) -> Option<AttachedVolume> {
+    let (place, facts) = Place::find(text).ok()?;
+    Some(AttachedVolume { place, facts })
+}
+
+impl AttachedVolume {
+    /// The control socket of its worker.
+    pub fn control(&self) -> Option<PathBuf> {
+        self.facts.control.clone()
+    }
+
+    /// Whether its device has fewer bytes than the volume.
+    pub fn is_smaller_than(&self, size_bytes: u64) -> bool {
+        size_of(&self.facts.device).is_some_and(|bytes| bytes < size_bytes / 512 * 512)
+    }
+
+    /// Has its supervisor tell the kernel; the device's link.
+    ///
+    /// # Errors
+    /// The kernel cannot do it for a device that is used.
+    pub fn resize(&self, size_bytes: u64) -> Result<PathBuf, String> {
+        desk::ask_to_resize(&self.place, size_bytes)?;
+        Ok(self.place.link())
+    }
+}
+
+/// The size that the kernel has of a block device, in bytes.
+pub(super) fn size_of(device: &Path) -> Option<u64> {
+    let sectors = super::loop_device::sysfs(device, "size")?;
+    sectors.parse::<u64>().ok().map(|sectors| sectors * 512)
+}
