@@ -90,7 +90,7 @@ fn a_served_volume_grows_while_its_clients_wait_and_none_gets_an_error() {
         let mut writes = 0_u8;
         while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
             writes = writes.wrapping_add(1);
-            client.write(0, &pattern(writes, 4096), writes % 8 == 0);
+            client.write(0, &pattern(writes, 4096), writes.is_multiple_of(8));
         }
         assert_eq!(client.read(0, 4096), pattern(writes, 4096));
     });
