@@ -173,7 +173,7 @@ test-image: static ## build the last stage of the Dockerfile from that file, and
 
 # What is put where is said in contrib/files.list. Neither of them builds anything, so that they work as root where only the user has Rust.
 .PHONY: install
-install: ## install the program, its man pages, completions, systemd units, udev rule, alerts and dashboard below PREFIX
+install: ## install the program, its man pages, completions, systemd units and generator, udev rule, alerts and dashboard below PREFIX
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-files install
 
 .PHONY: uninstall

@@ -8,12 +8,17 @@ use crate::report::{Report, Row};
 use std::fmt::Write;
 
 /// The style shared by every page this project makes.
+///
+/// Charts are drawn for white, so that a file of its own is read on any page; in one that follows a dark scheme their ground, words and axes,
+/// and the one colour of a series that is too dark for it, are changed from here.
 pub(crate) const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;\
-padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;\
+padding:0 1em;color:#222;overflow-wrap:anywhere}table{overflow-wrap:normal;border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;\
 text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,td:nth-child(2),\
 th:nth-child(2){text-align:left}table{display:block;overflow-x:auto}.charts{display:flex;flex-wrap:wrap;gap:8px}\
 svg{max-width:100%;height:auto;background:#fff;border-radius:6px}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
-td,th{border-color:#3d444d}a{color:#58a6ff}}@media(max-width:40em){body{margin:1em auto;padding:0 .5em}}";
+td,th{border-color:#3d444d}a{color:#58a6ff}svg{background:#161b22}svg [fill=\"#FFFFFF\"]{fill:#161b22}\
+svg [fill=\"#000000\"]{fill:#e6edf3}svg [stroke=\"#000000\"]{stroke:#e6edf3}svg [fill=\"#5A5A5A\"]{fill:#a0a0a0}\
+svg [stroke=\"#5A5A5A\"]{stroke:#a0a0a0}}@media(max-width:40em){body{margin:1em auto;padding:0 .5em}}";
 
 /// The start of a page called `title`: everything before its first heading.
 pub fn head(title: &str) -> String {

@@ -101,8 +101,11 @@ fn label(value: f64, decades: bool) -> String {
     if is_whole || value.abs() >= 10.0 {
         format!("{value:.0}")
     } else {
-        let digits = (1.0 - value.abs().log10().floor()).clamp(1.0, 4.0) as usize;
-        format!("{value:.digits$}")
+        let digits_max = if decades { 12.0 } else { 4.0 };
+        let digits = (1.0 - value.abs().log10().floor()).clamp(1.0, digits_max) as usize;
+        let text = format!("{value:.digits$}");
+        // A decade has one figure; between others on one axis, equally many digits are easier to read.
+        if decades { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
     }
 }
 
@@ -138,6 +141,12 @@ mod tests {
         let is_there = |name: &str| svg.contains(&format!(">\n{name}\n<"));
         assert!(["1", "10", "100", "1000"].into_iter().all(is_there), "{svg}");
         assert!(!["3.2", "32", "316"].into_iter().any(is_there), "{svg}");
+    }
+
+    #[test]
+    fn a_decade_below_one_is_named_without_zeros_behind_it() {
+        let named: Vec<String> = (-6..2).map(|power| label(f64::from(power), true)).collect();
+        assert_eq!(named, ["0.000001", "0.00001", "0.0001", "0.001", "0.01", "0.1", "1", "10"]);
     }
 
     #[test]
