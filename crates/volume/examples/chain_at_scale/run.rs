@@ -131,7 +131,7 @@ impl Run {
     /// A quarter of the pages that there is room for.
     fn cached_pages(&self) -> u64 {
         let paged = self.volume.status().paged_map;
-        paged.map_or(u64::MAX, |paged| paged.memory_bytes_max / 2 / 4 / (20 << 10))
+        paged.map_or(u64::MAX, |paged| paged.memory_bytes_max / 8 * 3 / 4 / (20 << 10))
     }
 
     fn read_these(&mut self, name: &str, blocks: Vec<u64>) -> Result<(), Problem> {

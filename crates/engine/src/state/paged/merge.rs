@@ -25,9 +25,9 @@ pub(crate) type Offers = BTreeMap<u32, Vec<Entry>>;
 /// The logs to be cleaned next, as far as anybody knows when a merge begins.
 #[derive(Debug, Default)]
 pub(crate) struct WantedLogs {
-    /// One of each device, whatever it holds.
-    pub(in crate::state) sure: Vec<u32>,
-    pub(in crate::state) others: Vec<u32>,
+    /// One of each device, whatever it holds; with each so many entries as it is thought to have.
+    pub(in crate::state) sure: Vec<(u32, usize)>,
+    pub(in crate::state) others: Vec<(u32, usize)>,
     /// Entries of the others that are kept, at most.
     pub(in crate::state) entries_max: usize,
 }
@@ -84,6 +84,11 @@ pub(crate) struct Merge {
     offers_left: usize,
 }
 
+/// Room for what each log is thought to have. Lists that all grow at the same time would leave several times their size in holes.
+fn offers_of<'a>(logs: impl Iterator<Item = &'a (u32, usize)>) -> Offers {
+    logs.map(|(log, entries)| (*log, Vec::with_capacity(*entries))).collect()
+}
+
 impl Merge {
     /// From the start.
     pub(super) fn new(keeps: bool, window_pages: u32, wanted: WantedLogs, is_told: bool) -> Self {
@@ -105,8 +110,8 @@ impl Merge {
             removed: Drops::new(keeps),
             is_told,
             builder: BaseBuilder::new(keeps),
-            offers: sure.iter().chain(&others).map(|log| (*log, Vec::new())).collect(),
-            sure,
+            offers: offers_of(sure.iter().chain(&others)),
+            sure: sure.into_iter().map(|(log, _)| log).collect(),
             offers_left: entries_max,
         }
     }

@@ -64,8 +64,8 @@ impl PagedBounds {
         self.keeps_base
     }
 
-    /// Of what was configured half is for pages, and up to 4 MiB beyond it for those that a merge reads; of the other half the layer that takes
-    /// changes gets three eighths, the frozen one as much, and what is offered to be cleaned the rest.
+    /// Of what was configured three eighths are for pages, and up to 4 MiB beyond it for those that a merge reads; half as much is for the layer
+    /// that takes changes, and for the frozen one; an eighth is for what is offered to be cleaned, and for what the merge under way will offer.
     fn layer_bytes_max(&self) -> u64 {
         (self.bytes_max / 16 * 3).max(LAYER_BYTES_MIN)
     }
@@ -73,6 +73,10 @@ impl PagedBounds {
     /// Pages that a merge reads before it goes on: a 16th, between 1 MiB and 4, of which each costs an arm a way to and fro.
     fn window_pages(&self) -> u32 {
         ((self.bytes_max / 16).clamp(1 << 20, 4 << 20) / base::PAGE_BYTES as u64) as u32
+    }
+
+    fn pages_bytes_max(&self) -> u64 {
+        self.bytes_max / 8 * 3
     }
 
     fn offered_max(&self) -> usize {
@@ -102,7 +106,7 @@ pub(crate) struct Paged {
 
 impl Paged {
     pub(crate) fn new(bounds: PagedBounds, base: Base) -> Self {
-        let cache = PageCache::new(bounds.bytes_max / 2);
+        let cache = PageCache::new(bounds.pages_bytes_max());
         Self {
             bounds,
             gone: RangeSet::new(),
@@ -279,13 +283,14 @@ impl Paged {
         let mut wanted = WantedLogs { entries_max, ..WantedLogs::default() };
         for of_device in devices {
             let mut left = share;
-            let mut of_device = of_device.into_iter();
+            let entries_of =
+                |log| (log, logs.live_sectors_of(log) as usize / BLOCK_SECTORS as usize + 1);
+            let mut of_device = of_device.into_iter().map(entries_of);
             wanted.sure.extend(of_device.next());
-            for log in of_device {
-                let entries = logs.live_sectors_of(log) as usize / BLOCK_SECTORS as usize + 1;
+            for (log, entries) in of_device {
                 let Some(rest) = left.checked_sub(entries) else { break };
                 left = rest;
-                wanted.others.push(log);
+                wanted.others.push((log, entries));
             }
         }
         wanted
