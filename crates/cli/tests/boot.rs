@@ -54,8 +54,8 @@ fn a_volume_that_fstab_names_is_attached_before_its_device_is_used() {
     let (found, complaints) = generate(&scratch, fstab);
     assert_eq!(complaints, "");
     for (name, unit) in [("with-dash", r"with\x2ddash"), ("image", "image"), ("plain", "plain")] {
-        let link = format!("dev-nearhead-{unit}.device.requires/nearhead-attach@{name}.service");
-        assert!(found.contains(&link), "{found:?}");
+        let wanted = format!("dev-nearhead-{unit}.device.requires/nearhead-attach@{name}.service");
+        assert!(found.contains(&wanted), "{found:?}");
         let text = drop_in(&scratch, name);
         for key in ["Before", "Wants"] {
             let line = format!("{key}=blockdev@dev-nearhead-{unit}.target\n");

@@ -18,6 +18,10 @@ use run::{Ends, Run};
 use std::path::PathBuf;
 use std::process::Command;
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Whatever went wrong: it is told, and ends the process.
 pub(crate) type Problem = Box<dyn std::error::Error>;
 
