@@ -19,6 +19,8 @@ use std::path::Path;
 
 /// Longer than anything takes.
 const LIMIT: Nanos = Nanos::from_secs(1 << 24);
+/// Where nobody asks for anything it is looked so often how far things are.
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// A map's page has so many entries: so many blocks of a chain that is full.
 const PAGE_BLOCKS: u64 = 1024;
 /// Writes in order: of so many blocks, so many outstanding.
@@ -152,10 +154,7 @@ impl Run {
         self.await_snapshot_under_way()?;
         let (before, cpu, from) = (self.volume.status(), processor_s(), self.time.now());
         self.volume.start_snapshot(from);
-        while self.volume.status().snapshot_number == before.snapshot_number {
-            let next = self.volume.wake_at().ok_or("a snapshot began, and nothing goes on")?;
-            self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
-        }
+        self.await_snapshot_after(before.snapshot_number)?;
         let after = self.volume.status();
         say(name, (self.time.now() - from).as_secs_f64(), "virtual s");
         say(&format!("{name}: processor"), processor_s() - cpu, "s");
@@ -168,11 +167,16 @@ impl Run {
     /// Nobody asks for anything: what goes on by itself, and until when.
     pub(crate) fn rest(&mut self, name: &str, duration: Nanos) -> Result<(), Problem> {
         let (before, from) = (self.volume.status(), self.time.now());
-        let (mut number, mut last) = (before.snapshot_number, from);
+        let (mut number, mut last, mut looked) = (before.snapshot_number, from, from);
         while let Some(next) = self.volume.wake_at().filter(|at| at.since(from) < duration) {
             self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
+            // A look at all of it costs more than most steps.
+            if self.time.now().since(looked) < LOOK_EVERY {
+                continue;
+            }
+            looked = self.time.now();
             if self.volume.status().snapshot_number != number {
-                (number, last) = (self.volume.status().snapshot_number, self.time.now());
+                (number, last) = (self.volume.status().snapshot_number, looked);
             }
         }
         let after = self.volume.status();
@@ -186,17 +190,30 @@ impl Run {
 
     /// Goes on until the snapshot that is under way, if any, is done. Where cleaning has much to do the next one may begin at once.
     fn await_snapshot_under_way(&mut self) -> Result<(), Problem> {
-        let before = self.volume.status().snapshot_number;
-        let is_under_way = |volume: &Volume<Drive>| {
-            let activities = volume.engine().activities();
-            SNAPSHOT.iter().any(|part| activities.has(*part))
-        };
-        while is_under_way(&self.volume) && self.volume.status().snapshot_number == before {
-            let next =
-                self.volume.wake_at().ok_or("a snapshot is under way, and nothing goes on")?;
-            self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
+        if self.snapshot_part().is_some() {
+            self.await_snapshot_after(self.volume.status().snapshot_number)?;
         }
         Ok(())
+    }
+
+    /// Goes on until there is a newer one than this.
+    fn await_snapshot_after(&mut self, number: u64) -> Result<(), Problem> {
+        loop {
+            let before = self.snapshot_part();
+            let next = self.volume.wake_at().ok_or("a snapshot is due, and nothing goes on")?;
+            self.time.advance_to(&mut self.volume, next.max(self.time.now()))?;
+            // A look at all of it costs more than most steps.
+            let has_changed = self.snapshot_part() != before;
+            if has_changed && self.volume.status().snapshot_number != number {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the snapshot under way does, if one is.
+    fn snapshot_part(&self) -> Option<Activity> {
+        let activities = self.volume.engine().activities();
+        SNAPSHOT.into_iter().find(|part| activities.has(*part))
     }
 
     /// Ends it.
