@@ -57,13 +57,25 @@ pub fn explained(command: Command) -> Command {
             None => found,
         })
     };
-    names
-        .iter()
-        .fold(command, explain)
+    with_json_told(names.iter().fold(command, explain))
         .help_template(
             "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}\n",
         )
         .after_help(groups)
+}
+
+/// Says of every `--json`, also of commands below commands, what it does to errors.
+fn with_json_told(command: Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    let command =
+        names.iter().fold(command, |command, name| command.mut_subcommand(name, with_json_told));
+    if command.get_arguments().all(|arg| arg.get_id() != "json") {
+        return command;
+    }
+    command.mut_arg("json", |arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        arg.help(format!("{help}; an error too, as the last line of standard error"))
+    })
 }
 
 /// All commands by groups, with what each is for.

@@ -13,6 +13,7 @@ mod control;
 mod create;
 mod disk;
 mod dump;
+mod failures;
 mod figures;
 mod file_system;
 mod forget_log;
@@ -45,7 +46,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearhead_measure::{bench, demo};
 use nearhead_output as output;
 use nearhead_settings::units;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// It was not done; standard error says why.
+const EXIT_FAILED: u8 = 1;
 
 /// With glibc's own a chain whose map takes 1 GiB at most took 2.2 GB, as what is freed stays in holes (docs/performance.md); musl's makes fewer
 /// small requests a second (docs/install.md).
@@ -144,12 +149,26 @@ enum Command {
 
 fn main() -> ExitCode {
     nearhead_volume::tell_of_waits(|event| output::warn(&event.to_string()));
-    let args = match chain::expanded(std::env::args_os()) {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let asked = failures::asked_in_words(&program(), &args);
+    let is_json = asked.is_some();
+    output::tell_failures_as_json(asked);
+    let args = match chain::expanded(args.into_iter()) {
         Ok(args) => args,
         Err(problem) => return ended(Err(problem)),
     };
-    let matches = program().get_matches_from(args);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let parsed = program().try_get_matches_from(args).and_then(|matches| {
+        output::tell_failures_as_json(failures::asked(&matches));
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return failures::refused(&error, is_json),
+    };
+    carried_out(cli)
+}
+
+fn carried_out(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Status(args) => return ended(status::run(&args)),
         Command::Fsck(args) => return ended(file_system::fsck(&args)),
@@ -196,8 +215,8 @@ fn ended(result: Result<ExitCode, String>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(problem) => {
-            output::blame(&problem);
-            ExitCode::FAILURE
+            output::fail(&problem, EXIT_FAILED);
+            ExitCode::from(EXIT_FAILED)
         }
     }
 }

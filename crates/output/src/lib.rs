@@ -3,8 +3,10 @@
 //! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic. A report that cannot be
 //! written otherwise (`> /dev/full`) ends it with a message and exit code 1: half a report is none.
 
+mod failing;
 mod journal;
 
+pub use failing::{fail, tell_failures_as_json};
 pub use journal::{alarm, blame, inform, note, warn};
 
 use serde::Serialize;
@@ -18,7 +20,7 @@ pub fn say(line: &str) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    note(&format!("standard output: expected to write the report there, found {error}"));
+    fail(&format!("standard output: expected to write the report there, found {error}"), 1);
     std::process::exit(1);
 }
 

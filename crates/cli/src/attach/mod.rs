@@ -7,6 +7,7 @@
 mod backend;
 mod desk;
 mod detach;
+mod log;
 mod loop_device;
 mod mounting;
 mod nbd_device;
@@ -149,7 +150,10 @@ fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> 
         |stdout| matches!(BufReader::new(stdout).read_line(&mut line), Ok(len) if len > 0),
     );
     let mut told = String::new();
-    let _ = log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_string(&mut told));
+    // It may have been cut meanwhile: all of it was said since.
+    let was_cut = log.metadata().is_ok_and(|found| found.len() < before);
+    let from = SeekFrom::Start(if was_cut { 0 } else { before });
+    let _ = log.seek(from).and_then(|_| log.read_to_string(&mut told));
     // What it noted there has the program's name in front already.
     let lines: Vec<&str> =
         told.lines().map(|line| line.strip_prefix("nearhead: ").unwrap_or(line)).collect();

@@ -8,6 +8,7 @@
 //!                             ended       that the device was taken away, where the kernel does not say so at once
 //!                             socket      takes `upgrade`
 //!                             log         what it says, unless it runs in the foreground
+//!                             log.before  the newest lines of it when it was cut, if it was
 //!                             failed      why it did not end well, if it did not
 //! /dev/nearhead/NAME                      -> the block device
 //! ```
@@ -217,7 +218,8 @@ impl Place {
     /// Takes everything away. What is mounted in it stays.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(self.link());
-        for path in [self.facts_path(), self.kept(), self.ended(), self.socket(), self.log()] {
+        let (kept, ended, socket) = (self.kept(), self.ended(), self.socket());
+        for path in [self.facts_path(), kept, ended, socket, self.log(), self.log_before()] {
             let _ = std::fs::remove_file(path);
         }
         let _ = std::fs::remove_dir(self.shown());
@@ -274,6 +276,11 @@ impl Place {
     /// What it says.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join("log")
+    }
+
+    /// Its newest lines when it was cut.
+    pub(super) fn log_before(&self) -> PathBuf {
+        self.folder.join("log.before")
     }
 
     /// What people use.

@@ -14,6 +14,7 @@
 use super::AttachArgs;
 use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
+use super::log::{LOOK_EVERY, Watch};
 use super::place::{Facts, Place};
 use super::worker_process::{Binary, Said, Worker};
 use crate::control::{Links, directories};
@@ -23,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// The first pause before a worker that failed at once is followed by another, and the longest.
@@ -140,8 +141,18 @@ impl Supervisor<'_> {
     fn supervise(&mut self, events: &Receiver<Event>) -> Result<(), String> {
         desk::listen(&self.place, &self.sender)?;
         self.start_worker()?;
+        let mut log = Watch::begin();
         loop {
-            let event = events.recv().map_err(|_| "attach: nobody is left (internal error)")?;
+            let event = events.recv_timeout(LOOK_EVERY);
+            // Also after an event: workers that fail one after the other leave no pause that long.
+            log.look(&self.place);
+            let event = match event {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("attach: nobody is left (internal error)".to_owned());
+                }
+            };
             match event {
                 Event::Worker(number, said) if number == self.workers => match said {
                     Said::Ready { control, volume } => self.worker_is_ready(control, volume),

@@ -42,7 +42,7 @@ use nearhead_disk::{Nanos, Properties, Striping};
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
-use nearhead_output::{blame, inform, note, say_json_line, tell, warn};
+use nearhead_output::{fail, inform, note, say_json_line, tell, warn};
 use nearhead_service::Service;
 use nearhead_volume::{ReopeningVolume, Volume};
 use rest_command::RestCommands;
@@ -482,6 +482,6 @@ fn finished(
 
 /// Ends without waiting for the disk, which is what could not be waited for.
 fn leave(message: &str) -> ! {
-    blame(message);
-    std::process::exit(1)
+    fail(message, crate::EXIT_FAILED);
+    std::process::exit(i32::from(crate::EXIT_FAILED))
 }
