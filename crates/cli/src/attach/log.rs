@@ -131,7 +131,7 @@ mod tests {
         let mut text = String::new();
         while (text.len() as u64) < bytes {
             let filling = "x".repeat(usize::try_from(*next % 97).unwrap());
-            text.push_str(&format!("line {next} {filling} end\n"));
+            text.extend(["line ", &next.to_string(), " ", &filling, " end\n"]);
             *next += 1;
         }
         log.write_all(text.as_bytes()).unwrap();
