@@ -165,9 +165,11 @@ fn a_volume_is_served_by_one_daemon_only() {
         &["serve", "a.img", "--socket", "other.sock"],
         &["a.img", "in use", &pid, "nearhead"],
     );
-    for command in ["check", "repair", "grow", "dump"] {
+    for command in ["check", "repair", "dump"] {
         run_fails(&scratch, &[command, "a.img"], &["a.img", "in use", &pid]);
     }
+    // It asks the daemon.
+    run_fails(&scratch, &["grow", "a.img"], &["a.img", "expected a device larger"]);
     run_fails(&scratch, &["create", "a.img", "--force"], &["a.img", "in use", &pid]);
     Client::connect(&daemon.socket).unwrap().flush();
     daemon.stop_ok();
