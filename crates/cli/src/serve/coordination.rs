@@ -71,6 +71,11 @@ impl Turns {
         has_changed.then_some(is_held)
     }
 
+    /// The volume was opened again and knows of no permit: it is told at the next exchange, if there is one.
+    pub(super) fn tell_again(&mut self) {
+        self.is_held = false;
+    }
+
     /// The report.
     pub(super) fn report(&self, wants_permit: bool) -> Coordination {
         let View { phase, ahead, unreachable_for, problem, granted, lost } = self.lease.view();

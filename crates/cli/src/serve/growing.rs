@@ -157,8 +157,12 @@ impl Served {
             return;
         }
         let (growing, opened) = self.growing_and_opened();
-        if growing.go_on(opened, now) {
+        let has_grown = growing.go_on(opened, now);
+        if has_grown {
             self.has_grown();
+        }
+        if matches!(self.growing.phase, Phase::Ended(_)) {
+            self.tell_of_permit_again();
         }
     }
 }

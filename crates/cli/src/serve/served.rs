@@ -192,6 +192,13 @@ impl Served {
         }
     }
 
+    /// The volume was opened again, or is being.
+    pub(super) fn tell_of_permit_again(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.tell_again();
+        }
+    }
+
     /// How it takes turns, if it does.
     pub fn coordination(&self) -> Option<Coordination> {
         let wants = self.volume().engine().wants_checkpoint_permit();
@@ -261,6 +268,7 @@ impl Served {
         self.tell_disk_events();
         while let Some(event) = self.opened_mut().poll_loss_event() {
             blame(&event.to_string());
+            self.tell_of_permit_again();
         }
         self.volume.inner_mut().take_told().iter().for_each(|told| note(told));
         let passes = self.volume.inner().service().volume().engine().passes();
