@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::browser::Browser;
+use common::browser::{Browser, can_show};
 use common::nbd::Client;
-use common::{Daemon, Scratch, run_fails, run_ok, tools};
+use common::{Daemon, Scratch, run_fails, run_ok};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,10 +24,6 @@ fn served(scratch: &Scratch, more: &[&str]) -> (Daemon, String) {
     let url = told.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
     let url = url.trim_end_matches([',', ';']).to_owned();
     (daemon, url)
-}
-
-fn can_show() -> bool {
-    tools(&["chromium", "chromedriver"])
 }
 
 /// Everything is drawn, and a report has come.
@@ -99,39 +95,16 @@ fn the_page_fits_a_phone_and_can_be_read_in_the_dark() {
     let scratch = Scratch::new("page-phone");
     let (_daemon, url) = served(&scratch, &[]);
     let browser = Browser::open(800, 900);
-    let phone = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
-    browser.devtools("Emulation.setDeviceMetricsOverride", &phone);
+    browser.be_a_phone();
     for scheme in ["light", "dark"] {
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        browser.devtools("Emulation.setEmulatedMedia", &media);
+        browser.prefer(scheme);
         browser.go(&url);
         browser.wait_until(IS_DRAWN);
         let wide = browser.run("return document.documentElement.scrollWidth");
         assert!(wide.as_u64().unwrap() <= 360, "{wide}");
-        let faint = browser.run(FAINT_TEXT);
-        assert_eq!(faint, json!([]), "{scheme}");
+        assert_eq!(browser.faint_texts(), json!([]), "{scheme}");
     }
 }
-
-/// Texts whose contrast with what is behind them is below 4.5 to 1 (WCAG 2.2, 1.4.3).
-const FAINT_TEXT: &str = "
-    const channels = (color) => color.match(/[\\d.]+/g).map(Number);
-    const light = (color) => channels(color).slice(0, 3).map((value) => value / 255)
-        .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
-        .reduce((sum, value, index) => sum + value * [0.2126, 0.7152, 0.0722][index], 0);
-    const behind = (element) => {
-        for (let at = element; at; at = at.parentElement) {
-            const color = getComputedStyle(at).backgroundColor;
-            if ((channels(color)[3] ?? 1) > 0) return color;
-        }
-        return 'rgb(255, 255, 255)';
-    };
-    const texts = [...document.querySelectorAll('h1, h2, p, dt, dd, td, th, li, text')].filter((it) => it.textContent.trim());
-    return texts.filter((it) => {
-        const style = getComputedStyle(it);
-        const [a, b] = [light(it.tagName === 'text' ? style.fill : style.color), light(behind(it))].sort((x, y) => y - x);
-        return (a + 0.05) / (b + 0.05) < 4.5;
-    }).map((it) => it.textContent);";
 
 #[test]
 fn the_page_is_for_this_machine_by_address_and_changes_nothing() {

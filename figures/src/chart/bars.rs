@@ -2,11 +2,14 @@
 //!
 //! Every bar carries its value as text, so that a chart can be read without its table.
 
+use super::lines::label;
 use super::{COLOURS, Legend, SIZE, drawn, failed};
 use plotters::prelude::*;
 
 /// Margins and labels beside the bars.
 const PLOT_MARGIN: u32 = 72;
+/// Height of a value over its bar, in pixels, with the space below it.
+const VALUE_HEIGHT: i32 = 14;
 
 /// What a chart shows.
 pub struct BarChart<'a> {
@@ -71,7 +74,7 @@ impl BarChart<'_> {
     where
         Y: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
     {
-        let label = |x: &f64| {
+        let name_of_group = |x: &f64| {
             let index = x.floor();
             let is_middle = (x - index - 0.5).abs() < 0.01;
             let name = self.groups.get(index as usize).filter(|_| is_middle);
@@ -82,7 +85,8 @@ impl BarChart<'_> {
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
             .x_labels(2 * self.groups.len() + 1)
-            .x_label_formatter(&label)
+            .x_label_formatter(&name_of_group)
+            .y_label_formatter(&|y| label(if self.decades { y.log10() } else { *y }, self.decades))
             .y_desc(self.unit)
             .label_style(("sans-serif", 13))
             .draw()
@@ -99,12 +103,18 @@ impl BarChart<'_> {
                 )
             });
             context.draw_series(bars).map_err(failed)?;
-            let texts = values.iter().enumerate().map(|(group, value)| {
-                let left = group as f64 + 0.1 + series as f64 * bar;
-                let style = ("sans-serif", 11).into_font();
-                EmptyElement::at((left, value.max(base)))
-                    + Text::new(shown(*value, bar_px), (2, -12), style)
-            });
+            let height = |value: f64| context.backend_coord(&(0.0, value)).1;
+            let texts: Vec<_> = values
+                .iter()
+                .enumerate()
+                .map(|(group, value)| {
+                    let left = group as f64 + 0.1 + series as f64 * bar;
+                    let top = self.free_of_limit(group, value.max(base), height);
+                    let style = ("sans-serif", 11).into_font();
+                    EmptyElement::at((left, top))
+                        + Text::new(shown(*value, bar_px), (2, -12), style)
+                })
+                .collect();
             context.draw_series(texts).map_err(failed)?;
         }
         if let Some((_, values)) = &self.limit {
@@ -115,6 +125,13 @@ impl BarChart<'_> {
             context.draw_series(marks).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Where the value of a bar that ends at `top` stands: over the mark of its group if that would strike it through.
+    fn free_of_limit(&self, group: usize, top: f64, height: impl Fn(f64) -> i32) -> f64 {
+        let limit = self.limit.as_ref().and_then(|(_, limits)| limits.get(group));
+        let strikes = |limit: &&f64| **limit > top && height(top) - height(**limit) <= VALUE_HEIGHT;
+        limit.filter(strikes).copied().unwrap_or(top)
     }
 }
 

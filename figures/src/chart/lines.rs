@@ -95,7 +95,8 @@ fn bounds(values: impl Iterator<Item = f64>, decades: bool) -> (f64, f64) {
     (low, if high > low { high + (high - low) * 0.05 } else { low + 1.0 })
 }
 
-fn label(value: f64, decades: bool) -> String {
+/// A value on an axis; on a logarithmic one, the power of ten that it is.
+pub(super) fn label(value: f64, decades: bool) -> String {
     let value = if decades { 10_f64.powf(value) } else { value };
     let is_whole = value == 0.0 || (value - value.round()).abs() < 1e-9 && value.abs() >= 1.0;
     if is_whole || value.abs() >= 10.0 {

@@ -8,6 +8,36 @@ use std::process::{Child, Command, Stdio};
 /// The key of `WebDriver`'s "element" in answers.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// Whether there is a browser; a test that needs one returns if not.
+pub fn can_show() -> bool {
+    super::tools(&["chromium", "chromedriver"])
+}
+
+/// For a script: the relative luminance of a colour, and the contrast of two (WCAG 2.2).
+pub const CONTRAST: &str = "
+    const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+    const light = (color) => channels(color).slice(0, 3).map((value) => value / 255)
+        .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, value, index) => sum + value * [0.2126, 0.7152, 0.0722][index], 0);
+    const contrast = (one, other) => {
+        const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+        return (a + 0.05) / (b + 0.05);
+    };";
+
+const FAINT_TEXT: &str = "
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const color = getComputedStyle(at).backgroundColor;
+            if ((channels(color)[3] ?? 1) > 0) return color;
+        }
+        return 'rgb(255, 255, 255)';
+    };
+    const texts = [...document.querySelectorAll('h1, h2, h3, p, dt, dd, td, th, li, a, text')].filter((it) => it.textContent.trim());
+    return texts.filter((it) => {
+        const style = getComputedStyle(it);
+        return contrast(it.tagName === 'text' ? style.fill : style.color, behind(it)) < 4.5;
+    }).map((it) => it.textContent);";
+
 /// The browser; it ends when dropped.
 pub struct Browser {
     driver: Child,
@@ -80,6 +110,23 @@ impl Browser {
     /// A command of Chromium's own protocol.
     pub fn devtools(&self, command: &str, params: &Value) {
         self.tell("/goog/cdp/execute", &json!({"cmd": command, "params": params}));
+    }
+
+    /// The screen of a phone, 360 px wide.
+    pub fn be_a_phone(&self) {
+        let phone = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
+        self.devtools("Emulation.setDeviceMetricsOverride", &phone);
+    }
+
+    /// The colour scheme that pages are asked for: `light` or `dark`.
+    pub fn prefer(&self, scheme: &str) {
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.devtools("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// Texts whose contrast with what is behind them is below 4.5 to 1 (WCAG 2.2, 1.4.3).
+    pub fn faint_texts(&self) -> Value {
+        self.run(&format!("{CONTRAST}{FAINT_TEXT}"))
     }
 
     /// What the page's scripts, or the browser about them, said.
