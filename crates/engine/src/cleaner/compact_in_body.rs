@@ -24,6 +24,10 @@ impl Cleaner for CompactInBody {
         Cleaned::wake(view)
     }
 
+    fn is_pressed(&self, view: &CleaningView<'_>) -> bool {
+        self.cleaned.is_pressed(view)
+    }
+
     fn when_full(&self) -> WhenFull {
         WhenFull::Wait
     }

@@ -193,6 +193,12 @@ pub trait Cleaner: Debug + Send {
         None
     }
 
+    /// Whether there is so little room that logs are emptied though somebody is there, and none goes because there is nothing that could: then
+    /// a snapshot, which frees what was emptied before, is worth its price.
+    fn is_pressed(&self, _view: &CleaningView<'_>) -> bool {
+        false
+    }
+
     /// How what such a log holds is read.
     fn reading(&self) -> Reading {
         Reading::LongPieces

@@ -1,15 +1,15 @@
 //! Which log of a chain is emptied next, and whether any is: what moving to the tail and compacting in the body have in common.
 //!
-//! Cleaning begins on a device with few free logs and goes on until it has some more. It prefers the devices that take no records now;
-//! that of the tail is cleaned only while no other has free logs to spare (Gecko, section 4). Of a device the log goes first of which
-//! least is needed, as that frees most for what it copies.
+//! Cleaning begins where the chain has few free logs, on whatever device they are, and goes on until it has some more: a device in the body
+//! that is full is as it should be, as records go on elsewhere, and the later a log is emptied the less of it is needed. It prefers the
+//! devices that take no records now; that of the tail is cleaned only while no other has free logs to spare (Gecko, section 4). Of these the
+//! log goes first of which least is needed, as that frees most for what it copies.
 
 use super::CleaningView;
-use crate::state::logs::chain::KEPT_LOGS;
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 use std::ops::Range;
 
-/// With fewer free logs of a hundred a device is cleaned.
+/// With fewer free logs of a hundred a chain is cleaned.
 const FREE_LOW_PCT: u64 = 10;
 /// Until it has so many.
 const FREE_ENOUGH_PCT: u64 = 15;
@@ -23,14 +23,38 @@ const NEEDED_MAX_PCT: u64 = 95;
 const NEEDED_MAX_IDLE_PCT: u64 = 60;
 /// Of a log that takes copies so much is filled with them, of a hundred sectors; the rest has headers, or is too little.
 const FILLED_PCT: u64 = 90;
-/// Logs of each device that are to be free in any case: some for clients beside those that are kept for others.
-const LOGS_MIN: u64 = KEPT_LOGS as u64 + 2;
+/// Free logs of each device for clients, beside those that are kept for others.
+const LOGS_FOR_CLIENTS: u64 = 2;
 
-/// What is remembered of devices that are being cleaned.
+/// What is remembered of a chain that is being cleaned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleaned {
-    /// The first logs of those whose cleaning goes on.
-    going_on: Vec<u32>,
+    /// It began with few free logs, and there are not enough yet.
+    goes_on: bool,
+}
+
+/// All devices that are there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    logs: u64,
+    free: u64,
+    /// So many are to be free in any case.
+    least: u64,
+}
+
+impl Room {
+    fn of(view: &CleaningView<'_>) -> Self {
+        devices(view).fold(Self::default(), |sum, device| Self {
+            logs: sum.logs + u64::from(device.end - device.start),
+            free: sum.free + free(view, &device),
+            least: sum.least + least(view, &device),
+        })
+    }
+
+    /// Whether fewer of a hundred logs are free than that.
+    fn is_below(&self, pct: u64) -> bool {
+        self.free < (self.logs * pct).div_ceil(100).max(self.least)
+    }
 }
 
 impl Cleaned {
@@ -39,52 +63,57 @@ impl Cleaned {
         Some(view.last_request_at + IDLE_AFTER).filter(|at| *at > view.now)
     }
 
+    /// Whether there are few free logs.
+    pub(super) fn is_pressed(&self, view: &CleaningView<'_>) -> bool {
+        let asked = view.asked.watermark_pct;
+        let low_pct = asked.map_or(FREE_LOW_PCT, |pct| 100 - u64::from(pct).min(100));
+        let room = Room::of(view);
+        room.is_below(low_pct)
+            || self.goes_on && room.is_below(low_pct + FREE_ENOUGH_PCT - FREE_LOW_PCT)
+    }
+
     /// The next log to empty, if any is, of which no more is needed than there is `room` for blocks of a device.
     pub(super) fn next(
         &mut self,
         view: &CleaningView<'_>,
         room: impl Fn(&Range<u32>) -> u64,
     ) -> Option<u32> {
-        let devices: Vec<Range<u32>> = view.logs.by_device().collect();
-        let is_tail = |device: &Range<u32>| device.contains(&view.last_log);
-        let there = devices.into_iter().filter(|device| !view.logs.is_lost(device.start));
-        let (tail, body): (Vec<_>, Vec<_>) = there.partition(is_tail);
-        let needs_tail = body.iter().all(|device| free(view, device) <= LOGS_MIN);
-        let tail = tail.iter().filter(|_| needs_tail);
-        body.iter().chain(tail).find_map(|device| self.of_device(view, device, &room))
+        self.goes_on = self.is_pressed(view);
+        let needed_max_pct = match self.goes_on {
+            true => NEEDED_MAX_PCT,
+            false if !view.is_quiet || view.idle_for() < IDLE_AFTER => return None,
+            false if Room::of(view).is_below(FREE_IDLE_PCT) => NEEDED_MAX_IDLE_PCT,
+            false => return None,
+        };
+        let (tail, body): (Vec<_>, Vec<_>) =
+            devices(view).partition(|device| device.contains(&view.last_log));
+        let emptiest_of = |devices: &[Range<u32>]| {
+            let logs = devices.iter().filter_map(|device| {
+                emptiest(view, device, needed_max_pct)
+                    .filter(|found| fits(view, *found, room(device)))
+            });
+            logs.min_by_key(|(log, needed)| (*needed, *log)).map(|(log, _)| log)
+        };
+        let needs_tail = || body.iter().all(|device| free(view, device) <= least(view, device));
+        emptiest_of(&body).or_else(|| needs_tail().then(|| emptiest_of(&tail)).flatten())
     }
+}
 
-    fn of_device(
-        &mut self,
-        view: &CleaningView<'_>,
-        device: &Range<u32>,
-        room: &impl Fn(&Range<u32>) -> u64,
-    ) -> Option<u32> {
-        let logs = u64::from(device.end - device.start);
-        let free = free(view, device);
-        let at_least = |pct: u64| (logs * pct).div_ceil(100).max(LOGS_MIN);
-        let low =
-            100 - u64::from(view.asked.watermark_pct.unwrap_or(100 - FREE_LOW_PCT as u8)).min(100);
-        let goes_on = self.going_on.contains(&device.start);
-        let is_low = free < at_least(low)
-            || goes_on && free < at_least(low + FREE_ENOUGH_PCT - FREE_LOW_PCT);
-        self.going_on.retain(|first| *first != device.start);
-        let is_idle = view.idle_for() >= IDLE_AFTER && free < at_least(FREE_IDLE_PCT);
-        if !is_low && !is_idle {
-            return None;
-        }
-        let needed_max = if is_low { NEEDED_MAX_PCT } else { NEEDED_MAX_IDLE_PCT };
-        let log = emptiest(view, device, needed_max).filter(|_| frees_any(view, device))?;
-        let sectors_of_block = view.logs.block_bytes() as u64 / SECTOR_BYTES;
-        let blocks = u64::from(view.logs.live_sectors_of(log)).div_ceil(sectors_of_block);
-        if blocks * 100 > room(device).saturating_mul(FILLED_PCT) {
-            return None;
-        }
-        if is_low {
-            self.going_on.push(device.start);
-        }
-        Some(log)
-    }
+/// The logs of each device that is there.
+fn devices(view: &CleaningView<'_>) -> impl Iterator<Item = Range<u32>> {
+    let logs = view.logs;
+    logs.by_device().filter(|device| !device.is_empty() && !logs.is_lost(device.start))
+}
+
+/// So many logs of a device are to be free.
+fn least(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
+    u64::from(view.logs.kept_in(device)) + LOGS_FOR_CLIENTS
+}
+
+/// Whether what is needed of a log finds place where there is room for so many blocks.
+fn fits(view: &CleaningView<'_>, (_, needed): (u32, u64), room_blocks: u64) -> bool {
+    let sectors_of_block = view.logs.block_bytes() as u64 / SECTOR_BYTES;
+    needed.div_ceil(sectors_of_block) * 100 <= room_blocks.saturating_mul(FILLED_PCT)
 }
 
 fn free(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
@@ -116,11 +145,16 @@ fn frees_any(view: &CleaningView<'_>, device: &Range<u32>) -> bool {
     count > (needed * 100).div_ceil(sectors * FILLED_PCT)
 }
 
-/// The log of a device of which least is needed.
-fn emptiest(view: &CleaningView<'_>, device: &Range<u32>, needed_max_pct: u64) -> Option<u32> {
+/// The log of a device of which least is needed, and how many sectors, if it is worth it to empty one.
+fn emptiest(
+    view: &CleaningView<'_>,
+    device: &Range<u32>,
+    needed_max_pct: u64,
+) -> Option<(u32, u64)> {
     let whole = sources(view, device).filter(|(log, _)| !view.logs.is_stuck(*log));
-    let (log, needed) = whole.min_by_key(|(_, needed)| *needed)?;
-    (needed * 100 <= sectors_of_log(view) * needed_max_pct).then_some(log)
+    let found = whole.min_by_key(|(_, needed)| *needed)?;
+    let is_worth_it = found.1 * 100 <= sectors_of_log(view) * needed_max_pct;
+    (is_worth_it && frees_any(view, device)).then_some(found)
 }
 
 #[cfg(test)]
@@ -129,7 +163,7 @@ mod tests {
     use crate::cleaner::Cleaning;
     use crate::state::logs::Logs;
     use nearhead_format::Layout;
-    use nearhead_format::layout::{LayoutKind, LayoutOptions};
+    use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
 
     /// One device with logs of which all but a few are used: the first `needed.len()` of them have so many hundredths needed, the others nothing.
     fn logs_with(needed_pct: &[u64], free: u32) -> Logs {
@@ -148,11 +182,15 @@ mod tests {
     }
 
     fn next(logs: &Logs, room: u64, idle: Nanos) -> Option<u32> {
+        next_behind(logs, 0, room, idle)
+    }
+
+    fn next_behind(logs: &Logs, last_log: u32, room: u64, idle: Nanos) -> Option<u32> {
         let asked = Cleaning::as_if_nothing_was_asked();
         let view = CleaningView {
             asked: &asked,
             logs,
-            last_log: 0,
+            last_log,
             now: Nanos::from_secs(100) + idle,
             second_of_day_at_zero: 0,
             last_request_at: Nanos::from_secs(100),
@@ -180,6 +218,35 @@ mod tests {
             Some(4),
             "but nobody is there"
         );
+    }
+
+    #[test]
+    fn a_device_that_is_full_is_let_alone_while_the_chain_has_free_logs_elsewhere() {
+        let options = LayoutOptions {
+            log_bytes: Some(1 << 20),
+            data_parts: DataParts::of(&[64 << 20]).unwrap(),
+            ..LayoutOptions::new(LayoutKind::Chain)
+        };
+        let mut logs = Logs::new(&Layout::plan(64 << 20, &options).unwrap(), true);
+        let devices: Vec<_> = logs.by_device().collect();
+        let fill = |logs: &mut Logs, range: Range<u32>| {
+            for log in range {
+                let (blocks, start) = (logs.blocks(), logs.block_offset(log, 0).unwrap() / 512);
+                logs.advance(log, 0, blocks);
+                for block in 0..u64::from(blocks) * 7 / 10 {
+                    logs.add_live(start + block * 8, 8, 8);
+                }
+            }
+        };
+        let kept = logs.kept_in(&devices[0]);
+        fill(&mut logs, devices[0].start..devices[0].end - kept);
+        fill(&mut logs, devices[1].start..devices[1].start + 5);
+        let tail = devices[1].start + 4;
+        assert_eq!(next_behind(&logs, tail, u64::MAX, Nanos::ZERO), None);
+        assert_eq!(next_behind(&logs, tail, u64::MAX, IDLE_AFTER), None, "nor for a little");
+        fill(&mut logs, devices[1].start + 5..devices[1].end - 4);
+        let body = next_behind(&logs, tail, u64::MAX, Nanos::ZERO).unwrap();
+        assert!(devices[0].contains(&body), "{body} is on the device of the tail");
     }
 
     #[test]

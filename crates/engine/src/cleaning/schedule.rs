@@ -196,6 +196,11 @@ impl Schedule {
         self.policy.relocate(&view)
     }
 
+    /// Whether more room is wanted soon.
+    pub(crate) fn is_pressed(&self, core: &Core, context: CleaningContext) -> bool {
+        self.policy.is_pressed(&self.view(core, context))
+    }
+
     /// How it is read.
     pub(crate) fn reading(&self) -> Reading {
         self.policy.reading()

@@ -164,7 +164,12 @@ impl Engine {
         // Nothing more of what a paged map offers is worth being cleaned: the next snapshot frees what was, and offers more.
         let was_moved = || self.core.layers().paged().is_some_and(Paged::was_any_taken);
         let frees_any = || logs.snapshot_frees_any() || !is_moving && was_moved();
-        if !self.snapshotter.is_busy() && logs.is_short_of_logs() && frees_any() {
+        let is_pressed = || {
+            let context = self.cleaning_context();
+            !is_moving && self.schedule.is_pressed(&self.core, context)
+        };
+        let is_wanted = || logs.is_short_of_logs() || is_pressed();
+        if !self.snapshotter.is_busy() && is_wanted() && frees_any() {
             self.snapshotter.demand();
         }
         let is_record_under_way = self.commit.in_flight().is_some();
@@ -198,8 +203,17 @@ impl Engine {
         self.swap.is_busy() || self.compaction.is_busy()
     }
 
+    /// Since when nobody has asked anything, if nobody waits: who waits for room is there.
+    fn idle_from(&self) -> Option<Nanos> {
+        (self.requests.is_empty() && self.stage.is_empty()).then(|| self.schedule.idle_from())
+    }
+
     fn snapshot_context(&self) -> SnapshotContext {
-        SnapshotContext::new(self.swap.cold_log(), self.schedule.idle_for(self.core.now()))
+        let idle_for = match self.idle_from() {
+            Some(_) => self.schedule.idle_for(self.core.now()),
+            None => Nanos::ZERO,
+        };
+        SnapshotContext::new(self.swap.cold_log(), idle_for)
     }
 
     pub(super) fn advance_snapshot(&mut self) {
@@ -274,14 +288,14 @@ impl Engine {
         let needs_turn = self.swap.needs_turn() || self.compaction.needs_turn();
         let scanning = (needs_turn || is_demanded).then_some(now);
         let stage_age_max = core.setup().config.stage_age_max;
-        let idle_from = schedule.idle_from();
+        let idle_from = self.idle_from();
         let wakes = [
             self.commit.staged_since().map(|since| since + stage_age_max),
             self.snapshotter.wake(core, idle_from),
             schedule.home_wake(core, context, &self.checkpoint, failed),
             self.checkpoint.releases_due_at(),
             schedule.relocate_wake(core, context).filter(|_| self.may_move()),
-            self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
+            self.blanks.wake(core, idle_from),
             self.compaction.wake(),
             self.commit.retry_wake(),
             self.commit.held_until(),

@@ -12,7 +12,7 @@
 use super::gap::Gap;
 use super::{Need, Placement, Seen, Spot, View};
 use crate::state::logs::Logs;
-use crate::state::logs::chain::{KEPT_LOGS, Wanted};
+use crate::state::logs::chain::{Spared, Wanted};
 use nearhead_disk::Properties;
 
 /// The tail of the chain.
@@ -58,10 +58,9 @@ impl ChainTail {
 /// The log that the next record claims, so that one is ready once this one is full: one that is claimed already if there is any.
 fn wanted(logs: &Logs, log_index: u32) -> u32 {
     let next = |spared, wanted| logs.next_in_chain(log_index, spared, wanted);
-    let for_all = next(KEPT_LOGS, Wanted::Claimed).or_else(|| next(KEPT_LOGS, Wanted::Free));
+    let of = |spared| next(spared, Wanted::Claimed).or_else(|| next(spared, Wanted::Free));
     // Where clients may begin none, one for the others is enough: cleaning needs the rest.
-    let for_others = || next(0, Wanted::Claimed).or_else(|| next(0, Wanted::Free));
-    for_all.or_else(for_others).unwrap_or(log_index)
+    of(Spared::Kept).or_else(|| of(Spared::Logs(0))).unwrap_or(log_index)
 }
 
 impl Placement for ChainTail {
@@ -88,7 +87,7 @@ impl Placement for ChainTail {
         let logs = view.logs;
         let tail = self.tail(view, need)?;
         let is_data = need.reserve > 0;
-        if logs.spares(tail.0, KEPT_LOGS) {
+        if logs.has_kept(tail.0) {
             self.for_clients = Some(tail.0);
         }
         let may_go_on = !is_data || self.for_clients == Some(tail.0);
@@ -96,8 +95,7 @@ impl Placement for ChainTail {
             return Some(Spot { log_index: tail.0, block, wanted_index: wanted(logs, tail.0) });
         }
         // What has no data of its own makes room: it begins a log when clients may not, one that is not the last if there is a choice.
-        let least = if is_data { KEPT_LOGS } else { 0 };
-        let mut spared = (least..=KEPT_LOGS).rev();
+        let mut spared = Spared::most_first().take(if is_data { 1 } else { usize::MAX });
         let next = spared.find_map(|spared| logs.next_in_chain(tail.0, spared, Wanted::Claimed))?;
         let block = logs.next_place(next, need)?;
         if is_data {

@@ -6,7 +6,7 @@ use super::SnapshotContext;
 use crate::commit::Commit;
 use crate::core::Core;
 use crate::placement::Need;
-use crate::state::logs::chain::{KEPT_LOGS, Wanted};
+use crate::state::logs::chain::{Spared, Wanted};
 
 /// Logs looked at for room when none of those claimed has any.
 const CLAIM_SEARCH_MAX: usize = 1 << 16;
@@ -25,8 +25,8 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     };
     // Where a log is begun only once it is free, the others are of no use but the one in use.
     let next = |spared| core.logs().next_in_chain(newest, spared, Wanted::Claimed);
-    let in_chain =
-        core.logs().has_no_homes().then(|| [Some(newest), next(KEPT_LOGS).or_else(|| next(0))]);
+    let for_any = || next(Spared::Kept).or_else(|| next(Spared::Logs(0)));
+    let in_chain = core.logs().has_no_homes().then(|| [Some(newest), for_any()]);
     let has_use = |index| in_chain.is_none_or(|used| used.contains(&Some(index)));
     let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
     let kept = |index: &u32| needed(index) || has_use(*index);
@@ -43,7 +43,7 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
 /// The log that clients' records go to next, if none such is claimed.
 fn claims_to_add_in_chain(core: &Core) -> Vec<u32> {
     let (logs, newest) = (core.logs(), core.recorded().last_log());
-    let spared = if logs.needs_claim(newest) { KEPT_LOGS } else { 0 };
+    let spared = if logs.needs_claim(newest) { Spared::Kept } else { Spared::Logs(0) };
     let next = |wanted| logs.next_in_chain(newest, spared, wanted);
     let is_claimed = next(Wanted::Claimed).is_some();
     next(Wanted::Free).filter(|_| !is_claimed).into_iter().collect()

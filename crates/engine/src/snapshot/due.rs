@@ -35,13 +35,13 @@ impl Snapshotter {
                 && is_worth_merging(core)
     }
 
-    /// When a snapshot is due by time alone, where nobody has asked anything since `idle_from`.
-    pub(crate) fn wake(&self, core: &Core, idle_from: Nanos) -> Option<Nanos> {
+    /// When a snapshot is due by time alone, where nobody has asked anything since `idle_from`, if nobody waits for an answer.
+    pub(crate) fn wake(&self, core: &Core, idle_from: Option<Nanos>) -> Option<Nanos> {
         if let Some(work) = &self.in_progress {
             return work.transfers.again_at();
         }
         let rests_until = self.rests_until();
-        let idle = self.wished.then(|| {
+        let idle = idle_from.filter(|_| self.wished).map(|idle_from| {
             let idle = idle_from + IDLE_FOR_SNAPSHOT;
             rests_until.map_or(idle, |until| until.max(idle))
         });

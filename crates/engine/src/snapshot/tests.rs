@@ -108,7 +108,8 @@ fn a_transfer_that_fails_is_sent_again_a_few_times_and_then_the_attempt_has_fail
         while !sent(&mut core).is_empty() {
             tries += 1;
             answer(&mut snapshotter, &mut core, &commit, Err(failure(DiskErrorKind::Io)));
-            let Some(at) = snapshotter.wake(&core, core.now()).filter(|_| snapshotter.is_busy())
+            let Some(at) =
+                snapshotter.wake(&core, Some(core.now())).filter(|_| snapshotter.is_busy())
             else {
                 break;
             };
@@ -131,7 +132,7 @@ fn a_snapshot_without_space_waits_for_it_however_long_that_is() {
         assert_eq!(sent(&mut core), ["body"]);
         answer(&mut snapshotter, &mut core, &commit, Err(failure(DiskErrorKind::OutOfSpace)));
         assert!(snapshotter.is_short_of_space() && !snapshotter.has_failed());
-        core.set_now(snapshotter.wake(&core, core.now()).unwrap());
+        core.set_now(snapshotter.wake(&core, Some(core.now())).unwrap());
         snapshotter.advance(&mut core, &commit, IDLE);
     }
     assert!(core.watch().shortage().is_some());
@@ -249,7 +250,7 @@ fn space_lacks_as_long_as_one_piece_finds_none() {
         let result = Err(failure(DiskErrorKind::OutOfSpace));
         snapshotter.on_body(&mut core, &commit, offset, result);
     }
-    core.set_now(snapshotter.wake(&core, core.now()).unwrap());
+    core.set_now(snapshotter.wake(&core, Some(core.now())).unwrap());
     snapshotter.advance(&mut core, &commit, IDLE);
     snapshotter.on_body(&mut core, &commit, first, Ok(Payload::EMPTY));
     assert!(snapshotter.is_short_of_space() && core.watch().shortage().is_some());

@@ -7,9 +7,30 @@ use super::{Logs, Ring};
 use nearhead_format::Layout;
 use std::ops::Range;
 
-/// Free logs of each device that clients' records do not begin: two for what cleaning copies, as the content of one log may go to two,
-/// and one for records without data. A device has more logs to spare (`nearhead_format`'s layout of a chain).
-pub(crate) const KEPT_LOGS: u32 = 3;
+/// Free logs of each device that clients' records do not begin, at least: two for what cleaning copies, as the content of one log may go to
+/// two, and one for records without data. A device has more logs to spare (`nearhead_format`'s layout of a chain).
+const KEPT_LOGS_MIN: u32 = 3;
+/// Of so many logs of a device one is kept. What cleaning copies between two snapshots finds room in those, and a snapshot of terabytes takes
+/// minutes: with three logs it would be cleaned at the pace of snapshots.
+const LOGS_OF_ONE_KEPT: u32 = 32;
+/// With one more than cleaning needs at least a device is short of logs.
+const FREE_SHORT: u32 = KEPT_LOGS_MIN + 1;
+
+/// How many free logs each device is to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spared {
+    /// As many as clients' records must leave: [`Logs::kept_in`].
+    Kept,
+    /// So many.
+    Logs(u32),
+}
+
+impl Spared {
+    /// What records without data leave, most first: they make room, and take of what is kept if they must.
+    pub(crate) fn most_first() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::Kept).chain((0..KEPT_LOGS_MIN).rev().map(Self::Logs))
+    }
+}
 
 /// Where a device has its logs.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +141,18 @@ impl Logs {
     /// Whether a log may be begun anew.
     pub fn is_free(&self, index: u32) -> bool {
         !self.is_lost(index) && self.get(index).is_none_or(Ring::is_new)
+    }
+
+    /// So many free logs of a device clients' records do not begin.
+    pub(crate) fn kept_in(&self, device: &Range<u32>) -> u32 {
+        KEPT_LOGS_MIN.max((device.end - device.start) / LOGS_OF_ONE_KEPT)
+    }
+
+    fn spared_of(&self, spared: Spared, device: &Range<u32>) -> u32 {
+        match spared {
+            Spared::Kept => self.kept_in(device),
+            Spared::Logs(count) => count,
+        }
     }
 
     /// How many logs of a device may.
@@ -255,11 +288,12 @@ impl Logs {
 
     /// The log that takes records once this one does not: of its device if that has more free ones than are to be spared, else of the next
     /// one that has, going round.
-    pub(crate) fn next_in_chain(&self, log: u32, to_spare: u32, wanted: Wanted) -> Option<u32> {
+    pub(crate) fn next_in_chain(&self, log: u32, spared: Spared, wanted: Wanted) -> Option<u32> {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log)).unwrap_or(0);
         let in_turn = (0..devices.len()).map(|step| &devices[(here + step) % devices.len()]);
-        in_turn.filter(|device| self.free_in(device) > to_spare).find_map(|device| {
+        let has_more = |device: &&Range<u32>| self.free_in(device) > self.spared_of(spared, device);
+        in_turn.filter(has_more).find_map(|device| {
             let behind = if device.contains(&log) { log + 1 } else { device.start };
             let found = self.first_wanted(behind..device.end, wanted);
             found.or_else(|| self.first_wanted(device.start..behind, wanted))
@@ -271,19 +305,20 @@ impl Logs {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log))?;
         let mut others = (1..devices.len()).map(|step| (here + step) % devices.len());
-        let next = others.find(|device| self.free_in(&devices[*device]) > KEPT_LOGS)?;
-        Some((next, self.free_in(&devices[here]).saturating_sub(KEPT_LOGS)))
+        let left = |device: &Range<u32>| self.free_in(device).saturating_sub(self.kept_in(device));
+        let next = others.find(|device| left(&devices[*device]) > 0)?;
+        Some((next, left(&devices[here])))
     }
 
-    /// Whether the device of a log has so many free ones.
-    pub(crate) fn spares(&self, log: u32, count: u32) -> bool {
+    /// Whether the device of a log has as many free ones as clients' records must leave.
+    pub(crate) fn has_kept(&self, log: u32) -> bool {
         let device = self.by_device().find(|device| device.contains(&log));
-        device.is_some_and(|device| self.free_in(&device) >= count)
+        device.is_some_and(|device| self.free_in(&device) >= self.kept_in(&device))
     }
 
     /// Whether clients' records could begin a log if only it were claimed: a snapshot claims it.
     pub(crate) fn needs_claim(&self, log: u32) -> bool {
-        let next = |wanted| self.next_in_chain(log, KEPT_LOGS, wanted);
+        let next = |wanted| self.next_in_chain(log, Spared::Kept, wanted);
         next(Wanted::Free).is_some() && next(Wanted::Claimed).is_none()
     }
 
@@ -295,9 +330,9 @@ impl Logs {
         self.present().any(|(_, ring)| is_spent(ring))
     }
 
-    /// Whether a device has few free logs.
+    /// Whether a device has hardly more free logs than cleaning and records without data need.
     pub(crate) fn is_short_of_logs(&self) -> bool {
-        self.runs.iter().any(|run| run.free <= KEPT_LOGS + 1)
+        self.runs.iter().any(|run| run.free <= FREE_SHORT)
     }
 
     /// Those of the logs that hold something, protect something or are claimed that are in this range.
@@ -312,6 +347,7 @@ mod tests {
     use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
 
     const MIB: u64 = 1 << 20;
+    const KEPT_LOGS: u32 = KEPT_LOGS_MIN;
 
     /// Three devices of 64, 16 and 16 logs or so.
     fn chain() -> Logs {
@@ -335,12 +371,13 @@ mod tests {
     {
         let mut logs = chain();
         let devices: Vec<_> = logs.by_device().collect();
-        let next = |logs: &Logs, from| logs.next_in_chain(from, KEPT_LOGS, Wanted::Free);
+        let next = |logs: &Logs, from| logs.next_in_chain(from, Spared::Kept, Wanted::Free);
         assert_eq!(next(&logs, 0), Some(1));
         let end = devices[0].end;
         fill(&mut logs, 0..end - KEPT_LOGS);
         assert_eq!(next(&logs, end - KEPT_LOGS - 1), Some(devices[1].start), "three are kept");
-        assert_eq!(logs.next_in_chain(0, 0, Wanted::Free), Some(end - KEPT_LOGS), "for others");
+        let for_others = logs.next_in_chain(0, Spared::Logs(0), Wanted::Free);
+        assert_eq!(for_others, Some(end - KEPT_LOGS), "for others");
         fill(&mut logs, devices[1].start..devices[2].end - KEPT_LOGS);
         assert_eq!(next(&logs, devices[2].start), None, "{devices:?}");
         assert!(!logs.needs_claim(0));

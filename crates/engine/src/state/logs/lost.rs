@@ -63,7 +63,7 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::logs::chain::Wanted;
+    use crate::state::logs::chain::{Spared, Wanted};
     use nearhead_disk::Nanos;
     use nearhead_format::Layout;
     use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
@@ -84,7 +84,7 @@ mod tests {
         let devices: Vec<_> = logs.by_device().collect();
         let first = devices[1].start;
         logs.advance(first, 0, 10);
-        assert_eq!(logs.next_in_chain(first, 0, Wanted::Free), Some(first + 1));
+        assert_eq!(logs.next_in_chain(first, Spared::Logs(0), Wanted::Free), Some(first + 1));
         logs.lose(&devices[1]);
         let need = Need { blocks: 1, reserve: 0 };
         for log in devices[1].clone() {
@@ -93,7 +93,10 @@ mod tests {
         }
         assert_eq!(logs.free_in(&devices[1]), 0);
         assert_eq!(logs.check_uses(), Ok(()));
-        assert_eq!(logs.next_in_chain(first, 0, Wanted::Free), Some(devices[0].start));
+        assert_eq!(
+            logs.next_in_chain(first, Spared::Logs(0), Wanted::Free),
+            Some(devices[0].start)
+        );
         assert_eq!(logs.begin_copies(devices[1].clone()), None);
         assert!(logs.nearest_claimed(u64::MAX, need).is_some_and(|log| devices[0].contains(&log)));
     }
