@@ -8,7 +8,7 @@
 
 mod search;
 
-pub use search::{Searched, sockets};
+pub use search::{Searched, folders, sockets, sockets_of};
 
 use crate::target::backing_paths;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -259,7 +259,7 @@ impl Client {
             return Self::at(path).map(Some);
         }
         let names = names(target)?;
-        let mut paths = search::searched().paths.into_iter().flat_map(|directory| {
+        let mut paths = folders().paths.into_iter().flat_map(|directory| {
             names.iter().map(move |name| directory.join(name)).collect::<Vec<_>>()
         });
         Ok(paths.find_map(|path| Self::connect(&path).ok()))

@@ -3,7 +3,7 @@
 //! Every folder is looked at up to a bound, and that one holds more is told to whoever asked: nobody may take the first of them for all.
 //! Nothing is changed, and nobody is asked anything.
 
-use super::{SYSTEM_DIRECTORY, directories, is_private, own_directory};
+use super::{SYSTEM_DIRECTORY, directories, is_private, names, own_directory};
 use std::path::{Path, PathBuf};
 
 /// Most folders below the system's that are searched for a socket: one for each unit.
@@ -12,12 +12,12 @@ const FOLDERS_MAX: usize = 1024;
 const SOCKETS_MAX: usize = 1024;
 
 /// Where a daemon's socket may be: those directories, and the ones of the service manager's units.
-pub(super) fn searched() -> Searched {
+pub fn folders() -> Searched {
     let mut all = directories();
     // Somebody else's answers would be taken for a daemon's.
     all.retain(|directory| *directory != own_directory() || is_private(directory));
     let system = Path::new(SYSTEM_DIRECTORY);
-    let (units, has_more) = first_in(system, FOLDERS_MAX, |path| path.is_dir());
+    let (units, has_more) = first_in(system, FOLDERS_MAX, Path::is_dir);
     all.extend(units);
     Searched { paths: all, cut_short: has_more.then(|| system.to_owned()).into_iter().collect() }
 }
@@ -25,7 +25,7 @@ pub(super) fn searched() -> Searched {
 /// Control sockets of all daemons on this machine that can be found from here, whether anybody answers or not, each once: links lead to
 /// where one really is.
 pub fn sockets() -> Searched {
-    let Searched { paths: folders, mut cut_short } = searched();
+    let Searched { paths: folders, mut cut_short } = self::folders();
     let mut paths = Vec::new();
     for folder in folders {
         let is_socket = |path: &Path| path.extension().is_some_and(|end| end == "control");
@@ -75,4 +75,11 @@ fn first_in(
     let mut wanted = entries.map(|entry| entry.path()).filter(|path| is_wanted(path));
     let first = wanted.by_ref().take(count_max).collect();
     (first, wanted.next().is_some())
+}
+
+/// Sockets in `folders` that are those of whoever serves `target`, as it is spelled and from here; whether anybody answers or not.
+pub fn sockets_of(target: &str, folders: &[PathBuf]) -> Vec<PathBuf> {
+    let names = names(target).unwrap_or_default();
+    let paths = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    paths.filter_map(|path| path.canonicalize().ok()).collect()
 }
