@@ -87,6 +87,9 @@ fn enumerations_presets_disks_figures_and_benches_are_proposed_where_they_are_na
     // What one does with them.
     assert_eq!(disks.pop().as_deref(), Some("use"));
     assert_eq!(candidates(&scratch, &["replay", "trace", "--disk", ""]), disks);
+    let options = candidates(&scratch, &["replay", "trace", "--disk", "st3146855fc,"]);
+    assert!(has(&options, "st3146855fc,cache="), "{options:?}");
+    assert!(!has(&options, "st3146855fc,file="), "a replay keeps nothing: {options:?}");
     let as_targets: Vec<String> = disks.iter().map(|disk| format!("model:{disk}")).collect();
     for words in [["create", "model:"], ["disk serve", "model:"], ["serve", "model:"]] {
         let words: Vec<&str> = words.iter().flat_map(|words| words.split(' ')).collect();

@@ -10,6 +10,7 @@ use crate::attach::all_attached;
 use clap_complete::engine::CompletionCandidate;
 use nearhead_arrays::{ARRAY_PREFIXES, MISSING};
 use nearhead_models::{Drive, MODEL_OPTIONS, MODEL_PREFIX, model_option_values};
+use std::cell::LazyCell;
 
 type Candidates = Vec<CompletionCandidate>;
 
@@ -93,23 +94,19 @@ pub(super) fn attached(current: &str) -> Candidates {
     all
 }
 
-/// Modelled disks, with their options: what needs no file.
+/// Modelled disks that keep nothing, by their profiles alone.
 pub(super) fn model(current: &str) -> Candidates {
-    if is_array(current) {
-        return written(current, &path::disks);
-    }
-    let (kind, text) = match current.strip_prefix(MODEL_PREFIX) {
-        Some(text) => (MODEL_PREFIX, text),
-        None => ("", current),
-    };
-    prefixed(kind, profile(text, &path::disks))
+    let no_paths = |_: &str| Candidates::new();
+    let is_target = is_array(current) || current.starts_with(MODEL_PREFIX);
+    let all = if is_target { written(current, &no_paths) } else { profile(current, &no_paths) };
+    let keeps = |one: &CompletionCandidate| one.get_value().as_encoded_bytes().ends_with(b"file=");
+    all.into_iter().filter(|one| !keeps(one)).collect()
 }
 
 /// A target that is an emulated disk, or an array of such.
 pub(super) fn model_target(current: &str) -> Candidates {
     let no_paths = |_: &str| Candidates::new();
-    let is_open = is_array(current) || current.starts_with(MODEL_PREFIX);
-    if is_open {
+    if is_array(current) || current.starts_with(MODEL_PREFIX) {
         return written(current, &path::disks);
     }
     let kinds = written(current, &no_paths).into_iter();
@@ -126,7 +123,8 @@ pub(super) fn program(line: &Line, current: &str) -> Candidates {
 }
 
 fn with_free_paths(completed: impl Fn(Paths<'_>) -> Candidates) -> Candidates {
-    let machine = Machine::look();
+    // Nobody is asked where no path is completed.
+    let machine = LazyCell::new(Machine::look);
     let is_free = |candidate: &CompletionCandidate| {
         let path = candidate.get_value().to_str();
         path.is_some_and(|path| path.ends_with('/') || !machine.serves(path))
