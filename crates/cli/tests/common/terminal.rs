@@ -15,6 +15,9 @@ pub struct Terminal {
     seen: String,
 }
 
+/// How often it is asked again, as who is late is left out: daemons, and candidates altogether, on a machine that has much to do.
+pub const TRIES: u32 = 20;
+
 /// The key.
 const SHOW: &str = "\u{14}";
 /// What stands around the line that is printed.
