@@ -6,6 +6,10 @@
 //! the loop device or the file it is attached to, and under a service manager. Names beside the first are
 //! links to the socket.
 
+mod search;
+
+pub use search::{Searched, folders, sockets, sockets_of};
+
 use crate::target::backing_paths;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::de::DeserializeOwned;
@@ -48,8 +52,6 @@ pub struct Ended {
     pub ended: String,
 }
 
-/// Most folders below the system's that are searched for a socket: one for each unit.
-const FOLDERS_MAX: usize = 1024;
 /// Longest path of a socket, in bytes: what `sockaddr_un` holds, and the zero at its end (`unix(7)`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -244,34 +246,6 @@ pub fn why_not_there(path: &Path) -> String {
     String::new()
 }
 
-/// Where a daemon's socket may be: those directories, and the ones of the service manager's units.
-fn searched() -> Vec<PathBuf> {
-    let mut all = directories();
-    // Somebody else's answers would be taken for a daemon's.
-    all.retain(|directory| *directory != own_directory() || is_private(directory));
-    let units = std::fs::read_dir(SYSTEM_DIRECTORY).into_iter().flatten().filter_map(Result::ok);
-    all.extend(units.map(|entry| entry.path()).filter(|path| path.is_dir()).take(FOLDERS_MAX));
-    all
-}
-
-/// Control sockets of all daemons on this machine that can be found from here, whether anybody answers or not, each once: links lead to
-/// where one really is.
-pub fn sockets() -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = searched().iter().flat_map(|folder| sockets_in(folder)).collect();
-    all.sort();
-    all.dedup();
-    all
-}
-
-fn sockets_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let paths = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|end| end == "control"));
-    // One that leads nowhere is told under its own name.
-    paths.take(FOLDERS_MAX).map(|path| path.canonicalize().unwrap_or(path)).collect()
-}
-
 /// A connection to a daemon.
 pub struct Client {
     path: PathBuf,
@@ -285,7 +259,7 @@ impl Client {
             return Self::at(path).map(Some);
         }
         let names = names(target)?;
-        let mut paths = searched().into_iter().flat_map(|directory| {
+        let mut paths = folders().paths.into_iter().flat_map(|directory| {
             names.iter().map(move |name| directory.join(name)).collect::<Vec<_>>()
         });
         Ok(paths.find_map(|path| Self::connect(&path).ok()))

@@ -1,8 +1,8 @@
 //! `nearhead generate`: man pages and shell completions, from the very definition of the flags.
 
+use crate::complete::Shell;
 use crate::help::{Example, FILES, examples_of, exit_status_of};
 use clap::Command;
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use nearhead_output::say;
@@ -18,17 +18,18 @@ pub struct GenerateArgs {
 }
 
 /// Runs the command for the program `command`.
-pub fn run(args: &GenerateArgs, mut command: Command) -> Result<(), String> {
+pub fn run(args: &GenerateArgs, command: Command) -> Result<(), String> {
     let out = &args.out;
     let failed = |error: io::Error| format!("generate: cannot write to {}: {error}", out.display());
     std::fs::create_dir_all(out).map_err(failed)?;
     // `nearhead help X` needs no page of its own.
-    let mut pages = command.clone().disable_help_subcommand(true);
+    let mut pages = command.disable_help_subcommand(true);
     pages = pages.mut_subcommand("disk", |disk| disk.disable_help_subcommand(true));
     pages.build();
     write_pages(&pages, out).map_err(failed)?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut command, "nearhead", out).map_err(failed)?;
+    for shell in Shell::ALL {
+        let path = out.join(shell.file_name());
+        std::fs::write(path, shell.function("nearhead")).map_err(failed)?;
     }
     say(&format!("man pages and completions for bash, zsh and fish are in {}", out.display()));
     Ok(())

@@ -9,6 +9,7 @@ mod calibrate;
 mod chain;
 mod check;
 mod checkpoint;
+mod complete;
 mod control;
 mod create;
 mod disk;
@@ -144,12 +145,18 @@ enum Command {
     #[command(subcommand)]
     Wal(wal::WalCommand),
     /// Write man pages and shell completions
+    ///
+    /// Completion in bash, zsh and fish is a function that asks the program what can stand where the cursor is. Without the files it is there after `source
+    /// <(NEARHEAD_COMPLETE=bash nearhead)`, the same with zsh, and in fish after `NEARHEAD_COMPLETE=fish nearhead | source`.
     Generate(generate::GenerateArgs),
 }
 
 fn main() -> ExitCode {
-    nearhead_volume::tell_of_waits(|event| output::warn(&event.to_string()));
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(done) = complete::asked(program, &args) {
+        return ended(done);
+    }
+    nearhead_volume::tell_of_waits(|event| output::warn(&event.to_string()));
     let asked = failures::asked_in_words(&program(), &args);
     let is_json = asked.is_some();
     output::tell_failures_as_json(asked);

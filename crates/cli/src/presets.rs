@@ -7,7 +7,7 @@ use nearhead_volume::PRESETS;
 use std::ffi::OsStr;
 
 /// Commands with that flag.
-const COMMANDS: [&str; 4] = ["create", "serve", "replay", "repair"];
+const COMMANDS: [&str; 5] = ["attach", "create", "serve", "replay", "repair"];
 
 /// The program's commands, with the presets listed where one can be named.
 pub fn listed_in(command: Command) -> Command {

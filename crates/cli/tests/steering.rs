@@ -98,6 +98,31 @@ fn a_daemon_that_listens_and_does_not_answer_is_no_news_of_its_volume() {
     assert_eq!(listed_as_stale(&scratch, &path), Some(true), "nobody listens any more");
 }
 
+#[test]
+fn a_list_that_may_lack_volumes_says_so() {
+    let scratch = Scratch::new("cut");
+    let folder = scratch.path("run");
+    std::fs::create_dir(&folder).unwrap();
+    let named = |number: usize| folder.join(format!("file-{number:x}-0.control"));
+    (0..1024).for_each(|number| std::fs::write(named(number), "").unwrap());
+    let is_cut_short = || {
+        let output = run(&scratch, &["status", "--json"]);
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let folders = list["cut_short"].as_array().unwrap();
+        let is_named = folders.iter().any(|one| one == folder.to_str().unwrap());
+        assert!(!is_named || output.status.code() != Some(0), "{}", told(&output));
+        is_named
+    };
+    assert!(!is_cut_short(), "all of them were looked at");
+    std::fs::write(named(1024), "").unwrap();
+    assert!(is_cut_short());
+    let problems = told(&run(&scratch, &["status"]));
+    let expected = format!("{}: expected at most 1024", folder.display());
+    assert!(problems.contains(&expected) && problems.contains("name a volume"), "{problems}");
+    let parts = ["status --watch: expected a TARGET", "at most 1024 control sockets"];
+    run_fails(&scratch, &["status", "--watch"], &parts);
+}
+
 fn another_again(scratch: &Scratch) -> Daemon {
     Daemon::spawn(scratch, &["serve", "b.img", "--socket", "b.sock", "--control", "own.sock"])
 }

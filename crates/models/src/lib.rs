@@ -74,5 +74,7 @@ pub use profile_text::ProfileError;
 pub use seek::SeekCurve;
 pub use served::Served;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
-pub use spec::{Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};
+pub use spec::{
+    Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError, model_option_values,
+};
 pub use store::{Dataless, FileStore, MemoryStore, PatternStore, Store};

@@ -23,6 +23,16 @@ pub const PREFIX: &str = "model:";
 /// Keys of the options, as they stand before their `=`.
 pub const MODEL_OPTIONS: [&str; 5] = ["file", "content", "cache", "ncq", "depth"];
 
+/// What the value of an option may be; nothing of one that is a path or a number.
+pub fn model_option_values(key: &str) -> &'static [&'static str] {
+    match key {
+        "content" => &["memory", "none"],
+        "cache" => &["on", "off"],
+        "ncq" => &["fifo", "clook", "sptf"],
+        _ => &[],
+    }
+}
+
 /// Where a modelled disk keeps its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -192,6 +202,16 @@ mod tests {
         }
         let error = ModelSpec::parse("st8000as0002").unwrap().build().err().unwrap();
         assert!(error.detail.contains("expected a hard disk here"), "{error}");
+    }
+
+    #[test]
+    fn every_value_that_is_listed_for_an_option_is_taken() {
+        for key in MODEL_OPTIONS {
+            for value in model_option_values(key) {
+                ModelSpec::parse(&format!("model:st3146855fc,{key}={value}")).unwrap();
+            }
+        }
+        assert!(model_option_values("file").is_empty() && model_option_values("none").is_empty());
     }
 
     #[test]

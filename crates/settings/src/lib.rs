@@ -28,5 +28,5 @@ pub use rest_command::RestCommand;
 pub use serve::{ServeArgs, second_of_day};
 pub use sharing::Sharing;
 pub use socket::SocketMode;
-pub use tuner::{Change, Setting, Tuned, Tuner};
+pub use tuner::{Change, Setting, Tuned, Tuner, settings_known};
 pub use writes::{AckArg, checked_threshold};

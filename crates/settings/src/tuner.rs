@@ -52,6 +52,11 @@ const SETTINGS: [(&str, bool, &str); 11] = [
 /// What ends a window: files and flags leave it out instead.
 const NO_WINDOW: &str = "checkpoint_window=none";
 
+/// The names of all settings, and what each is.
+pub fn settings_known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.into_iter().map(|(name, _, about)| (name, about))
+}
+
 /// A setting as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {

@@ -20,7 +20,7 @@ mod worker;
 mod worker_process;
 
 pub use detach::{DetachArgs, run as detach};
-pub use resize::{AttachedVolume, attached};
+pub use resize::{AttachedVolume, all_attached, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 
 use backend::{By, HandedOver};

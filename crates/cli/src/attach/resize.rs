@@ -1,4 +1,4 @@
-//! A volume that has grown while it is attached: its block device gets the new size.
+//! Attached volumes for other commands: which there are; and one that has grown, whose block device gets the new size.
 
 use super::desk;
 use super::place::{Facts, Place};
@@ -16,7 +16,28 @@ pub fn attached(text: &str) -> Option<AttachedVolume> {
     Some(AttachedVolume { place, facts })
 }
 
+/// All that there are.
+pub fn all_attached() -> Vec<AttachedVolume> {
+    let known = |place: Place| Some(AttachedVolume { facts: place.facts().ok()?, place });
+    Place::all().into_iter().filter_map(known).collect()
+}
+
 impl AttachedVolume {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.place.name
+    }
+
+    /// What it is a device of, as whoever attached it named it.
+    pub fn target(&self) -> &str {
+        &self.facts.target
+    }
+
+    /// The names of its device: the link, and the one that the kernel gave it.
+    pub fn devices(&self) -> [PathBuf; 2] {
+        [self.place.link(), self.facts.device.clone()]
+    }
+
     /// The control socket of its worker.
     pub fn control(&self) -> Option<PathBuf> {
         self.facts.control.clone()

@@ -13,7 +13,7 @@ mod umount;
 
 pub use fsck::{FsckArgs, run as fsck};
 pub use mkfs::{MkfsArgs, run as mkfs};
-pub use mount::{MountArgs, run as mount};
+pub use mount::{MOUNT_OPTIONS, MountArgs, run as mount};
 pub use umount::{UmountArgs, run as umount};
 
 use std::process::{Command, Stdio};

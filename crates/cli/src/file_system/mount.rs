@@ -77,6 +77,10 @@ struct Ready<'a> {
     pid: u32,
 }
 
+/// Options of `-o` without a value.
+pub const MOUNT_OPTIONS: [&str; 8] =
+    ["ro", "rw", "allow_other", "discard", "nodiscard", "noatime", "relatime", "strictatime"];
+
 /// What the options say.
 struct Wanted {
     read_only: bool,
@@ -224,7 +228,8 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
                     .map(|mode| format!("{} ({})", mode.name(), mode.about()))
                     .collect();
                 return Err(format!(
-                    "mount -o {option}: expected ro, rw, allow_other, discard, nodiscard, noatime, relatime, strictatime, durable=NAMES or mode=NAME with one of: {}",
+                    "mount -o {option}: expected {}, durable=NAMES or mode=NAME with one of: {}",
+                    MOUNT_OPTIONS.join(", "),
                     modes.join("; ")
                 ));
             }
@@ -320,4 +325,23 @@ fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Optio
     }
     let how = if read_only { "read-only" } else { mode.name() };
     say(&format!("serving the file system of {} at {} ({how})", args.target, folder.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cli, Command};
+    use clap::FromArgMatches;
+
+    #[test]
+    fn every_option_that_is_named_to_people_is_taken() {
+        for option in MOUNT_OPTIONS {
+            let words = ["nearhead", "mount", "-o", option, "volume.img", "folder"];
+            let matches = crate::program().try_get_matches_from(words).unwrap();
+            let Command::Mount(args) = Cli::from_arg_matches(&matches).unwrap().command else {
+                panic!("{option}: another command");
+            };
+            assert!(wanted(&args).is_ok(), "{option}");
+        }
+    }
 }

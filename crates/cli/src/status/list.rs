@@ -6,7 +6,7 @@
 //! between `bind` and `listen` its socket refuses as well. Whoever serves that disk next has the disk to itself, and replaces it.
 
 use super::{EXIT_NOT_WELL, exit_code, lasting};
-use crate::control::{Client, sockets};
+use crate::control::{Client, Searched, sockets};
 use crate::report::StatusReport;
 use crate::units::ByteSize;
 use nearhead_basics::{Column, Table};
@@ -34,6 +34,8 @@ struct List {
     volumes: Vec<Listed>,
     /// Sockets that are no way to a volume.
     unanswered: Vec<Unanswered>,
+    /// Folders with more sockets than are asked: there may be volumes that are not in this list.
+    cut_short: Vec<PathBuf>,
 }
 
 /// One volume.
@@ -65,14 +67,16 @@ struct Unanswered {
 
 /// Runs the command.
 pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
-    let list = asked(&sockets());
+    let found = sockets();
+    let list = asked(&found);
     let is_well = list.volumes.iter().all(|volume| volume.health == "well");
     if as_json {
         say_json(&list)?;
     } else {
         tell(&list);
+        found.told_if_cut_short().iter().for_each(|told| warn(told));
     }
-    let all_answered = list.unanswered.iter().all(|one| one.is_stale);
+    let all_answered = list.cut_short.is_empty() && list.unanswered.iter().all(|one| one.is_stale);
     Ok(match (is_well, all_answered) {
         (false, _) => ExitCode::from(EXIT_NOT_WELL),
         (true, false) => ExitCode::FAILURE,
@@ -80,9 +84,10 @@ pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
     })
 }
 
-fn asked(sockets: &[PathBuf]) -> List {
-    let mut list = List { volumes: Vec::new(), unanswered: Vec::new() };
-    for some in sockets.chunks(ASKED_AT_ONCE) {
+fn asked(found: &Searched) -> List {
+    let cut_short = found.cut_short.clone();
+    let mut list = List { volumes: Vec::new(), unanswered: Vec::new(), cut_short };
+    for some in found.paths.chunks(ASKED_AT_ONCE) {
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asking: Vec<_> = some.iter().map(|path| scope.spawn(|| ask(path))).collect();
             asking.into_iter().map(std::thread::ScopedJoinHandle::join).collect()

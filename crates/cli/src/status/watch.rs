@@ -136,7 +136,12 @@ impl<'a> Watching<'a> {
 /// The volume that is served here, if it is one alone.
 fn only_one() -> Result<(String, Option<Client>), String> {
     let mut found = Vec::new();
-    for path in sockets() {
+    let sockets = sockets();
+    // The only one of the first is perhaps not the only one.
+    if let Some(told) = sockets.told_if_cut_short() {
+        return Err(format!("status --watch: expected a TARGET; {told}"));
+    }
+    for path in sockets.paths {
         let Ok(mut client) = Client::connect(&path) else { continue };
         if let Ok(report) = client.ask::<StatusReport>("status") {
             found.push((report.target, Some(client)));

@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod browser;
 pub mod mounts;
 pub mod nbd;
+pub mod terminal;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};

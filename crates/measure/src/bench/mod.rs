@@ -105,6 +105,11 @@ const BENCHES: [(&str, Disturbed, Bench); 14] = [
     ("wal-peers", ByDisk, wal::measure_peers),
 ];
 
+/// What can be measured by itself.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.into_iter().map(|(name, ..)| name)
+}
+
 /// Whether who asks for `wish` means the bench `name`: that one, or a part of it.
 fn means(wish: &str, name: &str) -> bool {
     name.strip_prefix(wish).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
