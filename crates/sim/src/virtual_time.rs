@@ -19,6 +19,9 @@ const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 /// Rounds at one instant after which time is taken to stand still.
 const ROUNDS_MAX: u32 = 1 << 20;
 
+/// Rounds of a run after which whoever may stop it is asked.
+const ROUNDS_UNTIL_ASKED: u32 = 1 << 10;
+
 /// Why a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -26,6 +29,8 @@ pub enum Ended {
     Finished,
     /// The time given is over; requests may be outstanding.
     TimeUp,
+    /// Whoever may stop it did so; requests may be outstanding.
+    Stopped,
 }
 
 /// The service does not keep its side of the interface.
@@ -133,8 +138,27 @@ impl VirtualTime {
         workloads: &mut [&mut dyn Workload],
         until: Nanos,
     ) -> Result<Ended, Stuck> {
-        let mut rounds = 0;
+        self.run_while(service, workloads, until, &mut || true)
+    }
+
+    /// As [`VirtualTime::run`], for as long as `goes_on` says so. It is asked now and then, a thousand times a second or so, and what it
+    /// answers changes nothing but the end.
+    pub fn run_while<S: Service + ?Sized>(
+        &mut self,
+        service: &mut S,
+        workloads: &mut [&mut dyn Workload],
+        until: Nanos,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Ended, Stuck> {
+        let (mut rounds, mut rounds_until_asked) = (0, 0);
         loop {
+            if rounds_until_asked == 0 {
+                if !goes_on() {
+                    return Ok(Ended::Stopped);
+                }
+                rounds_until_asked = ROUNDS_UNTIL_ASKED;
+            }
+            rounds_until_asked -= 1;
             self.issue(service, workloads);
             service.drive(self.now);
             while let Some(reply) = service.poll_reply() {
@@ -191,7 +215,7 @@ impl VirtualTime {
         }
         match self.run(service, workloads, self.now + limit)? {
             Ended::Finished => Ok(()),
-            Ended::TimeUp => {
+            Ended::TimeUp | Ended::Stopped => {
                 Err(Stuck::NotDrained { now: self.now, outstanding: self.outstanding })
             }
         }
@@ -234,7 +258,7 @@ impl VirtualTime {
 
     fn issue<S: Service + ?Sized>(&mut self, service: &mut S, workloads: &mut [&mut dyn Workload]) {
         for (index, workload) in workloads.iter_mut().enumerate() {
-            while let Some(Issue { tag, operation }) = workload.poll_issue(self.now) {
+            while let Some(Issue { tag, operation, .. }) = workload.poll_issue(self.now) {
                 debug_assert!(tag <= TAG_MASK, "a workload's tag has 56 bits");
                 let id = RequestId((index as u64) << TAG_BITS | tag & TAG_MASK);
                 self.outstanding += 1;
@@ -330,6 +354,27 @@ mod tests {
         }
         assert_eq!((time.now(), time.digest()), (whole.now(), whole.digest()));
         assert!(stops > 10, "{stops}");
+    }
+
+    #[test]
+    fn a_run_is_stopped_by_whoever_may_and_not_changed_by_being_asked() {
+        let run = |asked_max: u32| {
+            let mut time = VirtualTime::default();
+            let mut service = FixedLatency::serial(Nanos::from_millis(3));
+            let mut asked = 0;
+            let mut goes_on = || {
+                asked += 1;
+                asked <= asked_max
+            };
+            let workloads: &mut [&mut dyn Workload] = &mut [&mut mix(7, 60_000)];
+            let ended = time.run_while(&mut service, workloads, Nanos::MAX, &mut goes_on);
+            (ended.unwrap(), time.replies(), time.digest())
+        };
+        let (ended, replies, digest) = run(u32::MAX);
+        assert_eq!((ended, replies), (Ended::Finished, 60_000));
+        assert_eq!(digest, run(1_000_000).2);
+        let (ended, replies, _) = run(3);
+        assert!(ended == Ended::Stopped && (1000..10_000).contains(&replies), "{replies}");
     }
 
     #[test]
