@@ -134,6 +134,17 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
         ],
     ),
+    (
+        "nearhead-python",
+        &[
+            "nearhead-disk",
+            "nearhead-figures",
+            "nearhead-models",
+            "nearhead-sim",
+            "nearhead-study",
+            "nearhead-volume",
+        ],
+    ),
     ("nearhead-output", &[]),
     ("nearhead-web", &[]),
     (

@@ -1,0 +1,33 @@
+"""A model beside its measured drive, and the papers' figures."""
+
+import nearhead
+import pytest
+
+
+def test_a_model_is_compared_with_what_was_measured(tmp_path):
+    path = tmp_path / "measured.trace"
+    lines = [f"{'RW'[place % 2]} Miss {place * 7919 * 64 % 280_000_000} 8 {5000 + place}.0 20000.0" for place in range(200)]
+    path.write_text("\n".join(lines) + "\n")
+    found = nearhead.validate("st3146855fc", path)
+    assert found.profile == "st3146855fc" and found.all["requests"] == 200
+    assert found.reads["requests"] + found.writes["requests"] == 200
+    assert len(found.modelled_ms) == len(found.measured_ms) == 200 and found.measured_ms[7] == 5.007
+    assert found.all["demerit_percent"] > 0
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    with pytest.raises(nearhead.Error, match="validate: .*cheetah"):
+        nearhead.validate("cheetah", tmp_path / "none")
+    with pytest.raises(nearhead.Error, match="past_end"):
+        nearhead.validate("st3146855fc", tmp_path / "none", past_end="cut")
+
+
+def test_figures_are_data(tmp_path):
+    assert "fig2a" in nearhead.figure_names()
+    (figure,) = nearhead.figures("fig2a", effort="tiny", out=tmp_path / "report")
+    assert figure.name == "fig2a" and figure.rows and figure.data
+    assert all(drawing.startswith("<svg") for drawing in figure.drawings.values())
+    assert (tmp_path / "report" / "report.html").exists()
+    for wrong in (lambda: nearhead.figures("fig99"), lambda: nearhead.figures("fig2a", effort="great")):
+        with pytest.raises(nearhead.Error, match="figures: "):
+            wrong()
