@@ -34,7 +34,9 @@ pub fn measure<S: Service + ?Sized>(
             return Ok(Ended::Stopped);
         }
         // Workloads that finish early must not cut the measured time short.
-        time.advance_to(service, until)?;
+        if time.advance_while(service, until, goes_on)? == Ended::Stopped {
+            return Ok(Ended::Stopped);
+        }
         if until == measured_from {
             for workload in workloads.iter_mut() {
                 workload.start_measuring(measured_from);

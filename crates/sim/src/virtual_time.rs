@@ -189,8 +189,22 @@ impl VirtualTime {
         service: &mut S,
         until: Nanos,
     ) -> Result<(), Stuck> {
-        let mut rounds = 0;
+        self.advance_while(service, until, &mut || true).map(|_| ())
+    }
+
+    /// As [`VirtualTime::advance_to`], for as long as `goes_on` says so, which is asked as in [`VirtualTime::run_while`].
+    pub fn advance_while<S: Service + ?Sized>(
+        &mut self,
+        service: &mut S,
+        until: Nanos,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Ended, Stuck> {
+        let (mut rounds, mut driven) = (0, 0_u32);
         while let Some(next) = service.wake_at().filter(|next| *next <= until) {
+            driven = driven.wrapping_add(1);
+            if driven.is_multiple_of(ROUNDS_UNTIL_ASKED) && !goes_on() {
+                return Ok(Ended::Stopped);
+            }
             rounds = if next > self.now { 0 } else { rounds + 1 };
             if rounds >= ROUNDS_MAX {
                 return Err(Stuck::Spinning { now: self.now, outstanding: self.outstanding });
@@ -199,7 +213,7 @@ impl VirtualTime {
             service.drive(self.now);
         }
         self.now = until.max(self.now);
-        Ok(())
+        Ok(Ended::TimeUp)
     }
 
     /// Tells `workloads` to stop and waits until all that is outstanding was replied to, at most
@@ -394,6 +408,7 @@ mod tests {
     struct Broken {
         replies: Vec<RequestId>,
         wake_at: Option<Nanos>,
+        ticks: bool,
     }
 
     impl Service for Broken {
@@ -401,7 +416,12 @@ mod tests {
             FixedLatency::serial(Nanos(1)).info()
         }
         fn submit(&mut self, _: Request, _: Nanos) {}
-        fn drive(&mut self, _: Nanos) {}
+        fn drive(&mut self, now: Nanos) {
+            // It has something to do every second, for ever.
+            if let Some(at) = self.wake_at.as_mut().filter(|at| self.ticks && **at <= now) {
+                *at += Nanos::from_secs(1);
+            }
+        }
         fn poll_reply(&mut self) -> Option<Reply> {
             Some(Reply { id: self.replies.pop()?, result: Ok(Vec::new()) })
         }
@@ -420,9 +440,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_service_that_is_never_done_can_be_left_alone() {
+        let advance = |asked_max: u32| {
+            let mut service =
+                Broken { replies: Vec::new(), wake_at: Some(Nanos::ZERO), ticks: true };
+            let mut time = VirtualTime::default();
+            let mut asked = 0;
+            let mut goes_on = || {
+                asked += 1;
+                asked <= asked_max
+            };
+            let until = Nanos::from_secs(10_000);
+            let ended = time.advance_while(&mut service, until, &mut goes_on).unwrap();
+            (ended, time.now())
+        };
+        assert_eq!(advance(u32::MAX), (Ended::TimeUp, Nanos::from_secs(10_000)));
+        let (ended, now) = advance(2);
+        assert!(ended == Ended::Stopped && now < Nanos::from_secs(4000), "{now}");
+    }
+
     fn run_on(replies: &[u64], wake_at: Option<Nanos>) -> Stuck {
         let replies = replies.iter().copied().map(RequestId).collect();
-        let mut service = Broken { replies, wake_at };
+        let mut service = Broken { replies, wake_at, ticks: false };
         let mut time = VirtualTime::default();
         time.run(&mut service, &mut [&mut mix(1, 10)], Nanos::MAX).unwrap_err()
     }

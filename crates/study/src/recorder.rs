@@ -1,6 +1,6 @@
 //! A workload whose every request is written down: what, where, since when it was waited for, when it was issued and answered.
 //!
-//! It changes nothing of what the workload does. A request that a workload cuts into pieces is as many rows. Memory is 46 bytes a request, and ends at
+//! It changes nothing of what the workload does. A request that a workload cuts into pieces is as many rows. Memory is 44 bytes a request, and ends at
 //! [`RECORDED_MAX`] of them; those beyond are counted.
 
 use nearhead_basics::NumberHash;

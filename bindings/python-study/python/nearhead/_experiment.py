@@ -41,7 +41,7 @@ class Experiment:
     ack: Optional[str] = None
     warm_up_s: float = 0.0
     duration_s: Optional[float] = None
-    #: Whether every request and every transfer of the disk is written down: `Result.requests()`, `Result.head_path()`. 46 and 34 bytes each.
+    #: Whether every request and every transfer of the disk is written down: `Result.requests()`, `Result.head_path()`. 44 and 34 bytes each.
     record: bool = False
 
     def run(self) -> Result:

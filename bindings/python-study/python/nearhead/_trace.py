@@ -60,7 +60,7 @@ _IN_SECONDS = {"at_s": "at_ns", "response_s": "response_ns", "think_s": "think_n
 _FLAGS = ("write", "flush", "fua", "background")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """A trace, and how it is played.
 
@@ -87,7 +87,7 @@ class Trace:
     tempo: Optional[str] = None
     #: Most requests under way at once.
     outstanding_max: int = 1024
-    _requests: Optional[Requests] = field(default=None, repr=False, compare=False)
+    _requests: Optional[Requests] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self._requests is None:
