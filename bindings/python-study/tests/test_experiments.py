@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import nearhead
 import pytest
@@ -169,6 +170,13 @@ def test_ctrl_c_ends_a_run():
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert b"KeyboardInterrupt" in said and process.returncode != 0
+
+
+def test_the_example_of_the_readme_runs():
+    readme = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+    example = readme.split("```python\n")[1].split("```")[0]
+    said = subprocess.run([sys.executable, "-c", example], capture_output=True, check=True, text=True).stdout
+    assert [line.split()[0] for line in said.splitlines()] == ["None", "mlb", "nearhead"]
 
 
 def test_nothing_but_the_standard_library_is_imported():

@@ -1,7 +1,24 @@
 """A model beside its measured drive, and the papers' figures."""
 
+import os
+from pathlib import Path
+
 import nearhead
 import pytest
+
+#: Measured drives lie beside the project, and are no part of it.
+SHARED = Path(os.environ.get("NEARHEAD_SHARED", Path(__file__).resolve().parents[4] / "shared"))
+
+
+def test_the_package_of_a_measured_drive_is_a_disk():
+    package = SHARED / "disks/disksim-valid/atlas10k"
+    if not package.with_suffix(".parv").exists():
+        pytest.skip(f"no measured drives in {SHARED}, nor another $NEARHEAD_SHARED")
+    disk = nearhead.Disk(package, depth=4)
+    assert (disk.kind, disk.queue_depth) == ("hdd", 4) and disk.rpm > 10_000
+    assert nearhead.Experiment(disk, "mlb", nearhead.RandomMix(requests_max=100)).run().workloads[0].requests == 100
+    found = nearhead.validate(str(package), package.with_suffix(".trace.zst"))
+    assert found.all["requests"] > 1000 and found.all["demerit_percent"] < 10
 
 
 def test_a_model_is_compared_with_what_was_measured(tmp_path):

@@ -70,7 +70,7 @@ pub fn volume<D: Disk>(
     volume_as(disk, &create_options(preset, answers), tracks)
 }
 
-/// The same, created as `options` say.
+/// A volume just created as `options` say.
 pub fn volume_as<D: Disk>(
     disk: D,
     options: &CreateOptions,
