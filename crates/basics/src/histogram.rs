@@ -174,7 +174,9 @@ mod tests {
         let mut histogram = Histogram::new();
         let mut random = Random::new(4);
         let values: Vec<u64> = (0..2000).map(|_| random.next_u64() >> random.below(64)).collect();
-        values.iter().for_each(|value| histogram.record(*value));
+        for value in &values {
+            histogram.record(*value);
+        }
         let mut counted = 0;
         let mut before = None;
         for (low, high, count) in histogram.buckets() {
