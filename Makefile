@@ -65,6 +65,7 @@ figures: build ## the papers' figures on disk models, in virtual time: target/fi
 test: ## format, style, lints and every test
 	@scripts/install-deps test
 	@scripts/install-file-system-tests
+	@scripts/install-python-tests
 	@$(CARGO) run --quiet --package xtask -- ci
 
 # Not part of `make test`: an emulated processor takes half an hour.
@@ -138,11 +139,16 @@ libraries: ## build libnearhead_wal for C (shared and static), the helper and th
 	$(CARGO) build --release --package nearhead-wal-c --package nearhead-preload --package nearhead-wal
 
 .PHONY: wheel
-wheel: libraries ## a Python wheel with the library inside: target/wheel
+wheel: libraries ## Python wheels of the log and of the simulator, tried in target/python-venv: target/wheel
+	@scripts/install-python-tests
 	rm -rf target/wheel-build && cp -r bindings/python target/wheel-build
 	cp $(built)/release/libnearhead_wal_c.so target/wheel-build/nearhead_wal/libnearhead_wal.so
 	python3 -m pip wheel --no-deps --wheel-dir target/wheel target/wheel-build \
 	    --config-settings="--build-option=--plat-name=$$(python3 -c 'import sysconfig; print(sysconfig.get_platform().replace("-", "_"))')"
+	target/python-venv/bin/maturin build --release --manifest-path bindings/python-study/Cargo.toml --out target/wheel
+	target/python-venv/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheel/nearhead*.whl
+	target/python-venv/bin/python -m pytest -q -p no:cacheprovider bindings/python-study/tests
+	cd target && python-venv/bin/python ../bindings/python/tests/check.py
 
 # The deb and the static binary are tried by targets of their own, as they take root and minutes.
 .PHONY: deb

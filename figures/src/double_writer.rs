@@ -92,7 +92,7 @@ impl Workload for DoubleWriter {
         };
         let tag = self.requests.try_insert_tagged((now, self.in_place)).ok()?;
         let data = Payload::Phantom(REQUEST_BYTES as usize);
-        Some(Issue { tag, operation: Operation::Write { offset, data, fua: false } })
+        Some(Issue { tag, due_at: now, operation: Operation::Write { offset, data, fua: false } })
     }
 
     fn on_reply(

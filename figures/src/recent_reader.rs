@@ -123,7 +123,7 @@ impl Workload for RecentReader {
             self.issued += 1;
             Operation::Write { offset, data: Payload::Phantom(REQUEST_BYTES as usize), fua: true }
         };
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at: now, operation })
     }
 
     fn on_reply(

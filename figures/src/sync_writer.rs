@@ -137,9 +137,9 @@ impl SyncWriter {
         });
     }
 
-    fn issue(&mut self, owner: Owner, operation: Operation) -> Option<Issue> {
+    fn issue(&mut self, owner: Owner, operation: Operation, due_at: Nanos) -> Option<Issue> {
         let tag = self.requests.try_insert_tagged(owner).ok()?;
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at, operation })
     }
 
     /// The next write of the sync under way, if it need not wait.
@@ -195,7 +195,7 @@ impl Workload for SyncWriter {
             }
         }
         if let Some(operation) = self.next_of_sync() {
-            return self.issue(Owner::Sync, operation);
+            return self.issue(Owner::Sync, operation, now);
         }
         if !self.checkpoint_may_go() {
             return None;
@@ -203,7 +203,7 @@ impl Workload for SyncWriter {
         let offset = self.checkpoint.pop_front()?;
         self.checkpoint_outstanding += 1;
         let data = Payload::Phantom(BLOCK_BYTES as usize);
-        self.issue(Owner::Checkpoint, Operation::Write { offset, data, fua: true })
+        self.issue(Owner::Checkpoint, Operation::Write { offset, data, fua: true }, now)
     }
 
     fn on_reply(

@@ -254,7 +254,7 @@ impl Workload for Transactions {
         }
         let (owner, operation) = self.ready.pop_front()?;
         let tag = self.requests.try_insert_tagged(owner).ok()?;
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at: now, operation })
     }
 
     fn on_reply(

@@ -122,6 +122,12 @@ impl Histogram {
         limits.into_iter().map(up_to).collect()
     }
 
+    /// The buckets that hold anything, in ascending order: smallest and largest value that falls into it, and how many did.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(bucket, count)| (bottom_of(bucket).0, top_of(bucket), *count))
+    }
+
     /// How many may be larger than `limit`, to the width of a bucket: whatever shares its bucket is counted too.
     pub fn count_above(&self, limit: u64) -> u64 {
         if limit >= self.max {
@@ -162,6 +168,25 @@ fn top_of(bucket: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::Random;
+
+    #[test]
+    fn every_value_is_in_the_bucket_whose_ends_hold_it() {
+        let mut histogram = Histogram::new();
+        let mut random = Random::new(4);
+        let values: Vec<u64> = (0..2000).map(|_| random.next_u64() >> random.below(64)).collect();
+        for value in &values {
+            histogram.record(*value);
+        }
+        let mut counted = 0;
+        let mut before = None;
+        for (low, high, count) in histogram.buckets() {
+            let within = values.iter().filter(|value| (low..=high).contains(*value)).count();
+            assert_eq!(within as u64, count, "{low}..={high}");
+            assert!(before.is_none_or(|before| before < low));
+            (before, counted) = (Some(high), counted + count);
+        }
+        assert_eq!(counted, histogram.count());
+    }
 
     #[test]
     fn every_value_lands_in_a_bucket_whose_middle_is_within_one_part_in_256() {

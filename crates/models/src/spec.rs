@@ -62,6 +62,12 @@ pub struct SpecError {
     pub problem: String,
 }
 
+impl SpecError {
+    fn of(text: &str, problem: impl fmt::Display) -> Self {
+        Self { problem: format!("disk {text:?}: {problem}") }
+    }
+}
+
 impl fmt::Display for SpecError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.problem)
@@ -78,10 +84,16 @@ impl ModelSpec {
 
     /// Reads `model:PROFILE[,option=value...]`; the prefix may be left out.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let failed = |problem: String| SpecError { problem: format!("disk {text:?}: {problem}") };
         let mut rest = text.strip_prefix(PREFIX).unwrap_or(text);
         let name = take_until_comma(&mut rest);
-        let drive = Drive::find(name).map_err(|error| failed(error.to_string()))?;
+        let drive = Drive::find(name).map_err(|error| SpecError::of(text, error))?;
+        Self::of(drive, text, rest)
+    }
+
+    /// This drive with `options`, as they stand behind the comma in `text`, which errors name.
+    pub fn of(drive: Drive, text: &str, options: &str) -> Result<Self, SpecError> {
+        let failed = |problem: String| SpecError::of(text, problem);
+        let mut rest = options;
         let mut spec = Self { drive, content: Content::Memory, options: HddOptions::default() };
         while !rest.is_empty() {
             if let Some(path) = rest.strip_prefix("file=") {

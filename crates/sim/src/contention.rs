@@ -6,6 +6,7 @@
 //! moment, and the same options give the same figures.
 
 use crate::VirtualTime;
+use crate::measured::{Span, measure};
 use crate::virtual_time::Stuck;
 use crate::workload::{
     Bulk, BulkOptions, DurablePoints, DurablePointsOptions, PointsSummary, TallySummary, Workload,
@@ -55,17 +56,9 @@ pub fn run<S: Service + ?Sized>(
         let first_at = started + options.first_at;
         DurablePoints::new(DurablePointsOptions { first_at, ..options })
     });
-    let measured_from = started + options.warm_up;
-    let ended = measured_from + options.duration;
-
-    time.run(service, &mut both(&mut bulk, &mut points), measured_from)?;
-    // Workloads that finish early must not cut the measured time short.
-    time.advance_to(service, measured_from)?;
-    for workload in &mut both(&mut bulk, &mut points) {
-        workload.start_measuring(measured_from);
-    }
-    time.run(service, &mut both(&mut bulk, &mut points), ended)?;
-    time.advance_to(service, ended)?;
+    let span = Span { warm_up: options.warm_up, duration: options.duration };
+    measure(service, time, &mut both(&mut bulk, &mut points), span, &mut || true)?;
+    let ended = time.now();
     let results = ContentionResults {
         bulk: bulk.as_ref().map(|bulk| bulk.tally().summary(ended)),
         points: points.as_ref().map(|points| points.summary(ended)),

@@ -16,6 +16,7 @@
 pub mod contention;
 pub mod fixed_latency;
 pub mod latency;
+pub mod measured;
 pub mod replay;
 pub mod trace;
 pub mod virtual_time;

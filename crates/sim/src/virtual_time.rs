@@ -19,6 +19,9 @@ const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 /// Rounds at one instant after which time is taken to stand still.
 const ROUNDS_MAX: u32 = 1 << 20;
 
+/// Rounds of a run after which whoever may stop it is asked.
+const ROUNDS_UNTIL_ASKED: u32 = 1 << 10;
+
 /// Why a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -26,6 +29,8 @@ pub enum Ended {
     Finished,
     /// The time given is over; requests may be outstanding.
     TimeUp,
+    /// Whoever may stop it did so; requests may be outstanding.
+    Stopped,
 }
 
 /// The service does not keep its side of the interface.
@@ -133,8 +138,27 @@ impl VirtualTime {
         workloads: &mut [&mut dyn Workload],
         until: Nanos,
     ) -> Result<Ended, Stuck> {
-        let mut rounds = 0;
+        self.run_while(service, workloads, until, &mut || true)
+    }
+
+    /// As [`VirtualTime::run`], for as long as `goes_on` says so. It is asked now and then, a thousand times a second or so, and what it
+    /// answers changes nothing but the end.
+    pub fn run_while<S: Service + ?Sized>(
+        &mut self,
+        service: &mut S,
+        workloads: &mut [&mut dyn Workload],
+        until: Nanos,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Ended, Stuck> {
+        let (mut rounds, mut rounds_until_asked) = (0, 0);
         loop {
+            if rounds_until_asked == 0 {
+                if !goes_on() {
+                    return Ok(Ended::Stopped);
+                }
+                rounds_until_asked = ROUNDS_UNTIL_ASKED;
+            }
+            rounds_until_asked -= 1;
             self.issue(service, workloads);
             service.drive(self.now);
             while let Some(reply) = service.poll_reply() {
@@ -165,8 +189,22 @@ impl VirtualTime {
         service: &mut S,
         until: Nanos,
     ) -> Result<(), Stuck> {
-        let mut rounds = 0;
+        self.advance_while(service, until, &mut || true).map(|_| ())
+    }
+
+    /// As [`VirtualTime::advance_to`], for as long as `goes_on` says so, which is asked as in [`VirtualTime::run_while`].
+    pub fn advance_while<S: Service + ?Sized>(
+        &mut self,
+        service: &mut S,
+        until: Nanos,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Ended, Stuck> {
+        let (mut rounds, mut driven) = (0, 0_u32);
         while let Some(next) = service.wake_at().filter(|next| *next <= until) {
+            driven = driven.wrapping_add(1);
+            if driven.is_multiple_of(ROUNDS_UNTIL_ASKED) && !goes_on() {
+                return Ok(Ended::Stopped);
+            }
             rounds = if next > self.now { 0 } else { rounds + 1 };
             if rounds >= ROUNDS_MAX {
                 return Err(Stuck::Spinning { now: self.now, outstanding: self.outstanding });
@@ -175,7 +213,7 @@ impl VirtualTime {
             service.drive(self.now);
         }
         self.now = until.max(self.now);
-        Ok(())
+        Ok(Ended::TimeUp)
     }
 
     /// Tells `workloads` to stop and waits until all that is outstanding was replied to, at most
@@ -191,7 +229,7 @@ impl VirtualTime {
         }
         match self.run(service, workloads, self.now + limit)? {
             Ended::Finished => Ok(()),
-            Ended::TimeUp => {
+            Ended::TimeUp | Ended::Stopped => {
                 Err(Stuck::NotDrained { now: self.now, outstanding: self.outstanding })
             }
         }
@@ -234,7 +272,7 @@ impl VirtualTime {
 
     fn issue<S: Service + ?Sized>(&mut self, service: &mut S, workloads: &mut [&mut dyn Workload]) {
         for (index, workload) in workloads.iter_mut().enumerate() {
-            while let Some(Issue { tag, operation }) = workload.poll_issue(self.now) {
+            while let Some(Issue { tag, operation, .. }) = workload.poll_issue(self.now) {
                 debug_assert!(tag <= TAG_MASK, "a workload's tag has 56 bits");
                 let id = RequestId((index as u64) << TAG_BITS | tag & TAG_MASK);
                 self.outstanding += 1;
@@ -333,6 +371,27 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_stopped_by_whoever_may_and_not_changed_by_being_asked() {
+        let run = |asked_max: u32| {
+            let mut time = VirtualTime::default();
+            let mut service = FixedLatency::serial(Nanos::from_millis(3));
+            let mut asked = 0;
+            let mut goes_on = || {
+                asked += 1;
+                asked <= asked_max
+            };
+            let workloads: &mut [&mut dyn Workload] = &mut [&mut mix(7, 60_000)];
+            let ended = time.run_while(&mut service, workloads, Nanos::MAX, &mut goes_on);
+            (ended.unwrap(), time.replies(), time.digest())
+        };
+        let (ended, replies, digest) = run(u32::MAX);
+        assert_eq!((ended, replies), (Ended::Finished, 60_000));
+        assert_eq!(digest, run(1_000_000).2);
+        let (ended, replies, _) = run(3);
+        assert!(ended == Ended::Stopped && (1000..10_000).contains(&replies), "{replies}");
+    }
+
+    #[test]
     fn draining_leaves_nothing_outstanding_and_shutting_down_ends() {
         let mut service = FixedLatency::serial(Nanos::from_millis(3));
         let mut workload = mix(7, u64::MAX);
@@ -349,6 +408,7 @@ mod tests {
     struct Broken {
         replies: Vec<RequestId>,
         wake_at: Option<Nanos>,
+        ticks: bool,
     }
 
     impl Service for Broken {
@@ -356,7 +416,12 @@ mod tests {
             FixedLatency::serial(Nanos(1)).info()
         }
         fn submit(&mut self, _: Request, _: Nanos) {}
-        fn drive(&mut self, _: Nanos) {}
+        fn drive(&mut self, now: Nanos) {
+            // It has something to do every second, for ever.
+            if let Some(at) = self.wake_at.as_mut().filter(|at| self.ticks && **at <= now) {
+                *at += Nanos::from_secs(1);
+            }
+        }
         fn poll_reply(&mut self) -> Option<Reply> {
             Some(Reply { id: self.replies.pop()?, result: Ok(Vec::new()) })
         }
@@ -375,9 +440,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_service_that_is_never_done_can_be_left_alone() {
+        let advance = |asked_max: u32| {
+            let mut service =
+                Broken { replies: Vec::new(), wake_at: Some(Nanos::ZERO), ticks: true };
+            let mut time = VirtualTime::default();
+            let mut asked = 0;
+            let mut goes_on = || {
+                asked += 1;
+                asked <= asked_max
+            };
+            let until = Nanos::from_secs(10_000);
+            let ended = time.advance_while(&mut service, until, &mut goes_on).unwrap();
+            (ended, time.now())
+        };
+        assert_eq!(advance(u32::MAX), (Ended::TimeUp, Nanos::from_secs(10_000)));
+        let (ended, now) = advance(2);
+        assert!(ended == Ended::Stopped && now < Nanos::from_secs(4000), "{now}");
+    }
+
     fn run_on(replies: &[u64], wake_at: Option<Nanos>) -> Stuck {
         let replies = replies.iter().copied().map(RequestId).collect();
-        let mut service = Broken { replies, wake_at };
+        let mut service = Broken { replies, wake_at, ticks: false };
         let mut time = VirtualTime::default();
         time.run(&mut service, &mut [&mut mix(1, 10)], Nanos::MAX).unwrap_err()
     }

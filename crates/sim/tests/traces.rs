@@ -53,6 +53,32 @@ fn every_line_is_accounted_for() {
 }
 
 #[test]
+fn requests_of_a_program_are_treated_as_those_of_a_file() {
+    let request = |at_ms: u64, offset_bytes| TraceRequest {
+        at: Nanos::from_millis(at_ms),
+        offset_bytes,
+        len_bytes: 4096,
+        ..TraceRequest::default()
+    };
+    let requests = vec![request(7, 8192), request(5, 4096), request(9, 1 << 30)];
+    let address = AddressOptions { capacity_bytes: Some(1 << 20), ..AddressOptions::default() };
+    let options = TraceOptions { address, ..TraceOptions::default() };
+    let mut trace = TraceReader::of_requests("mine", requests.into_iter(), options).unwrap();
+    let error = trace.find_map(Result::err).unwrap().to_string();
+    assert!(error.starts_with("trace mine, line 3: "), "{error}");
+    let wrapped = AddressOptions { fit: AddressFit::Wrap, ..address };
+    let options = TraceOptions { address: wrapped, ..TraceOptions::default() };
+    let requests = vec![request(7, 8192), request(5, 4096), request(9, 1 << 30)];
+    let mut trace = TraceReader::of_requests("mine", requests.into_iter(), options).unwrap();
+    let read: Vec<_> = trace.by_ref().map(Result::unwrap).collect();
+    let found: Vec<_> =
+        read.iter().map(|read| (read.at.0 / 1_000_000, read.offset_bytes)).collect();
+    assert_eq!(found, [(0, 4096), (2, 8192), (4, 0)]);
+    assert_eq!((trace.counts().lines, trace.counts().moved), (3, 1));
+    assert_eq!((trace.format(), trace.name()), (Format::Requests, "mine"));
+}
+
+#[test]
 fn strict_mode_stops_at_the_first_bad_line_and_names_it() {
     let mut trace = reader(TENCENT, TraceOptions { strict: true, ..TraceOptions::default() });
     let error = trace.find_map(Result::err).unwrap();

@@ -6,7 +6,9 @@ mod serve_file;
 mod told;
 
 use clap::Subcommand;
-use nearhead_measure::drives::{import, measured, validate};
+use nearhead_measure::drives::{import, validate};
+use nearhead_models::Profile;
+use nearhead_output::note;
 
 /// What `nearhead disk` does.
 #[derive(Subcommand, Debug)]
@@ -26,10 +28,19 @@ pub fn run(command: &DiskCommand) -> Result<(), String> {
     match command {
         DiskCommand::Serve(args) => serve::run(args),
         DiskCommand::List(args) => {
-            measured::warn_of_contradictions();
+            warn_of_contradictions();
             list::run(args)
         }
         DiskCommand::Import(args) => import::run(args),
         DiskCommand::Validate(args) => validate::run(args),
+    }
+}
+
+/// Tells where the datasheets of embedded profiles contradict what the profiles derive.
+fn warn_of_contradictions() {
+    for profile in Profile::known_names().filter_map(|name| Profile::named(name).ok()) {
+        for warning in profile.warnings() {
+            note(&format!("warning: {warning}"));
+        }
     }
 }

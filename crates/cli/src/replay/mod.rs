@@ -5,13 +5,11 @@
 //! lines that do not parse are counted and the first are shown, moved requests are counted, and a
 //! disk that cannot follow shows as latency. At the end stands what that means for whoever took the trace (`will_it_help.rs`).
 
-mod on_disk;
 mod outcome;
 mod table;
 mod will_it_help;
 
-use nearhead_disk::{Disk, Nanos, Tracks};
-use nearhead_measure::demo::dataless::{self, Answers};
+use nearhead_disk::{Nanos, Tracks};
 use nearhead_output::{note, say, say_json, warn};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
@@ -20,8 +18,9 @@ use nearhead_sim::trace::{
     AddressFit, AddressOptions, Format, LineProblem, SCALE_ZONES, TraceError, TraceOptions,
     TraceReader, summarize,
 };
+use nearhead_study::dataless;
+use nearhead_study::{Answers, Disks, Modelled, OnDisk};
 use nearhead_volume::NamedPreset;
-use on_disk::{Disks, OnDisk};
 use outcome::Outcome;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -88,7 +87,7 @@ struct Report {
 /// Runs the replay; the error is what to tell the user.
 pub fn run(args: &ReplayArgs) -> Result<(), String> {
     let presets = presets(&args.preset)?;
-    let mut disks = Disks::parse(&args.disk)?;
+    let mut disks = Disks::parse(&args.disk).map_err(told)?;
     let options = trace_options(args)?;
     // As it is in the trace: no disk is known yet that it is to fit.
     let as_traced = TraceOptions { address: AddressOptions::default(), ..options.clone() };
@@ -171,7 +170,7 @@ struct OnVolume<'a> {
 impl OnDisk for OnVolume<'_> {
     type Outcome = (Outcome, Vec<LineProblem>);
 
-    fn run<D: Disk>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
         let mut volume = dataless::volume(disk, self.preset, self.setup.ack, tracks)?;
         let (results, problems) = self.setup.play(&mut volume)?;
         Ok((Outcome::new(self.preset, &volume, results), problems))

@@ -1,11 +1,12 @@
 //! The end of a replay: the same trace on the bare disk and on each preset, bulk at full speed, and what that means in a sentence.
 
-use super::on_disk::OnDisk;
 use super::{ReplayArgs, Setup, told};
-use nearhead_disk::{Disk, Tracks};
-use nearhead_measure::demo::dataless::{self, Answers};
-use nearhead_measure::will_it_help::{Answer, BARE, Experiment, Side};
+use nearhead_disk::Tracks;
+use nearhead_measure::will_it_help::{Answer, BARE, DiskFacts, Experiment, Side};
+use nearhead_models::Drive;
 use nearhead_output::quoted;
+use nearhead_study::dataless;
+use nearhead_study::{Answers, Disks, Modelled, OnDisk};
 use nearhead_volume::{BareDisk, NamedPreset};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) fn answer(setup: Setup<'_>, presets: &[NamedPreset]) -> Result<Option
     let experiment = &experiment;
     let alone_bytes_per_s = disks.with(None, BulkAlone(experiment))?;
     let (bare, write_cache) = disks.with(None, OnBareDisk(experiment))?;
-    let mut disk = disks.facts(write_cache);
+    let mut disk = facts(disks, write_cache);
     if makeup.recorded.is_some() {
         disk.demerit_pct = disks.with(None, Demerit(setup))?;
     }
@@ -43,13 +44,26 @@ pub(super) fn answer(setup: Setup<'_>, presets: &[NamedPreset]) -> Result<Option
     }))
 }
 
+/// What is to be said of the disk; whether its cache is on, as one of its drives says.
+fn facts(disks: &Disks, write_cache: bool) -> DiskFacts {
+    let mut descriptions: Vec<&str> = disks.drives().map(Drive::description).collect();
+    descriptions.dedup();
+    DiskFacts {
+        asked: disks.asked().to_owned(),
+        description: descriptions.join(", "),
+        is_built_in: disks.are_built_in(),
+        write_cache,
+        demerit_pct: None,
+    }
+}
+
 /// The bulk alone on the bare disk.
 struct BulkAlone<'a>(&'a Experiment<'a>);
 
 impl OnDisk for BulkAlone<'_> {
     type Outcome = Option<f64>;
 
-    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
         self.0.run_bulk_alone(&mut BareDisk::new(disk)).map_err(told)
     }
 }
@@ -60,7 +74,7 @@ struct OnBareDisk<'a>(&'a Experiment<'a>);
 impl OnDisk for OnBareDisk<'_> {
     type Outcome = (Side, bool);
 
-    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
         let write_cache = disk.properties().volatile_cache;
         let side = self.0.run(BARE, &mut BareDisk::new(disk)).map_err(told)?;
         Ok((side, write_cache))
@@ -77,7 +91,7 @@ struct OnVolume<'a> {
 impl OnDisk for OnVolume<'_> {
     type Outcome = Side;
 
-    fn run<D: Disk>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Side, String> {
+    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Side, String> {
         let mut volume = dataless::volume(disk, self.preset, self.ack, tracks)?;
         self.experiment.run(self.preset.name, &mut volume).map_err(told)
     }
@@ -89,7 +103,7 @@ struct Demerit<'a>(Setup<'a>);
 impl OnDisk for Demerit<'_> {
     type Outcome = Option<f64>;
 
-    fn run<D: Disk>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
         Ok(self.0.play(&mut BareDisk::new(disk))?.0.demerit_pct)
     }
 }

@@ -8,9 +8,6 @@
 use super::Effort;
 use super::machine::{processor_time, resident_bytes};
 use super::row::{Row, Target, median};
-use crate::demo::dataless::{self, Answers};
-use crate::drives::measured::{Fit, find_profile, read_predictions, read_trace};
-use crate::drives::validate::{compare_some, model};
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
 use nearhead_models::measured::{Comparison, MeasuredRequest};
@@ -20,6 +17,10 @@ use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{Player, ReplayOptions, Tempo};
 use nearhead_sim::trace::{TraceError, TraceRequest};
+use nearhead_study::dataless::{self, Answers};
+use nearhead_study::measured::{
+    Fit, compare_some, find_profile, model, read_predictions, read_trace,
+};
 use nearhead_volume::NamedPreset;
 use std::path::{Path, PathBuf};
 

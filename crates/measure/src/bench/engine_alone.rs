@@ -5,11 +5,11 @@
 use super::Effort;
 use super::machine::processor_time;
 use super::row::{Row, Target, median};
-use crate::demo::dataless::{self, Answers};
 use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_study::dataless::{self, Answers};
 use nearhead_volume::{NamedPreset, Volume};
 use std::path::Path;
 

@@ -6,11 +6,11 @@
 use super::Effort;
 use super::machine::resident_bytes;
 use super::row::{Row, Target};
-use crate::demo::dataless::{Answers, create_options};
 use nearhead_disk::Nanos;
 use nearhead_models::{HddModel, HddOptions, MemoryStore, Profile};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
+use nearhead_study::dataless::{Answers, create_options};
 use nearhead_volume::{NamedPreset, SyncIo, Volume, create};
 use std::path::Path;
 use std::process::Command;

@@ -9,12 +9,12 @@ use super::engine_alone::{BATCH, Load};
 use super::machine::processor_time;
 use super::row::{Row, Target};
 use super::sparse_store::SparseStore;
-use crate::demo::dataless::{Answers, create_options};
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::{Cleaning, Config, Status};
 use nearhead_format::Superblock;
 use nearhead_models::{InstantDisk, plain_properties};
 use nearhead_service::Operation;
+use nearhead_study::dataless::{Answers, create_options};
 use nearhead_volume::{NamedPreset, SyncIo, Volume, create};
 use std::path::Path;
 

@@ -7,12 +7,12 @@
 
 use super::Effort;
 use super::row::{Row, Target};
-use crate::demo::dataless::{Answers, tracks, volume};
 use nearhead_disk::Nanos;
 use nearhead_models::{Content, ModelSpec};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayOptions, ReplayResults, replay};
 use nearhead_sim::trace::{AddressFit, TraceOptions, TraceReader};
+use nearhead_study::dataless::{Answers, tracks, volume};
 use nearhead_volume::NamedPreset;
 use std::path::{Path, PathBuf};
 

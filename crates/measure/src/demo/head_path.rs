@@ -1,15 +1,15 @@
 //! Where the head goes while durable points are written beside a stream: the picture that says why the presets differ.
 //!
 //! In virtual time always, whatever the rest of the demo ran in: the same clients on the same disk model, watched by a disk that stands
-//! before it, changes nothing and delays nothing. Of the window that is drawn it keeps every transfer, and no more than [`VISITS_MAX`].
+//! before it, changes nothing and delays nothing. Of the window that is drawn every transfer is kept, and no more than [`VISITS_MAX`].
 
 use super::experiment::{self, BulkKind, PRESETS, Span};
 use super::in_virtual_time;
-use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission};
+use nearhead_disk::{Disk, Nanos};
 use nearhead_figures::chart::PathChart;
 use nearhead_models::Dataless;
+use nearhead_study::{Meter, Visits};
 use nearhead_volume::NamedPreset;
-use std::collections::BTreeMap;
 
 /// Durable points a second: some in the window, and not so many that the way is a block of ink.
 const POINTS_PER_S: u32 = 8;
@@ -28,57 +28,6 @@ struct Visit {
     is_write: bool,
 }
 
-/// A disk that notes where transfers were.
-struct Watched<D> {
-    disk: D,
-    under_way: BTreeMap<CommandId, (u64, bool)>,
-    from: Nanos,
-    visits: Vec<Visit>,
-}
-
-impl<D: Disk> Disk for Watched<D> {
-    fn below(&self) -> Option<&dyn Disk> {
-        Some(&self.disk)
-    }
-
-    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
-        Some(&mut self.disk)
-    }
-
-    fn properties(&self) -> &Properties {
-        self.disk.properties()
-    }
-
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        let place = match &submission.command {
-            Command::Read { offset, .. } => Some((*offset, false)),
-            Command::Write { offset, .. } | Command::WriteZeroes { offset, .. } => {
-                Some((*offset, true))
-            }
-            Command::Trim { .. } | Command::Flush => None,
-        };
-        if let Some(place) = place {
-            self.under_way.insert(submission.ticket.id(), place);
-        }
-        self.disk.submit(submission, now);
-    }
-
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        let completion = self.disk.poll(now)?;
-        if let Some((offset, is_write)) = self.under_way.remove(&completion.id) {
-            let is_within = self.from <= now && now < self.from + WINDOW;
-            if is_within && self.visits.len() < VISITS_MAX {
-                self.visits.push(Visit { at: now, offset, is_write });
-            }
-        }
-        Some(completion)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.disk.wake_at()
-    }
-}
-
 /// The head's way with one preset.
 pub(crate) struct HeadPath {
     /// The preset.
@@ -94,17 +43,24 @@ pub(crate) fn all() -> Result<Vec<HeadPath>, String> {
 
 fn of_preset(name: &'static str) -> Result<HeadPath, String> {
     let preset = NamedPreset::by_name(name).map_err(|error| error.to_string())?;
-    let disk = Watched {
-        disk: experiment::disk(Box::new(Dataless))?,
-        under_way: BTreeMap::new(),
-        from: WARM_UP,
-        visits: Vec::new(),
-    };
+    let disk = Meter::new(experiment::disk(Box::new(Dataless))?, true);
     let capacity_bytes = disk.properties().capacity_bytes;
     let span = Span { warm_up: WARM_UP, measured: WINDOW };
     let mut volume = in_virtual_time::volume(preset, disk)?;
     in_virtual_time::run(&mut volume, BulkKind::Read, Some(POINTS_PER_S), span)?;
-    Ok(HeadPath { preset: name, capacity_bytes, visits: volume.disk().visits.clone() })
+    let visits = in_window(&volume.disk_mut().take_visits().unwrap_or_default());
+    Ok(HeadPath { preset: name, capacity_bytes, visits })
+}
+
+/// Of all transfers those that are drawn.
+fn in_window(all: &Visits) -> Vec<Visit> {
+    let visit = |index: usize| Visit {
+        at: Nanos(all.completed_ns[index]),
+        offset: all.offset_bytes[index],
+        is_write: all.write[index] == 1,
+    };
+    let is_within = |visit: &Visit| WARM_UP <= visit.at && visit.at < WARM_UP + WINDOW;
+    (0..all.completed_ns.len()).map(visit).filter(is_within).take(VISITS_MAX).collect()
 }
 
 impl HeadPath {

@@ -4,7 +4,6 @@
 //! server share one thread; each client has its own thread and connection.
 
 use super::client::Client;
-use super::dataless::{self, Answers, create_options};
 use super::drive::{self, drive};
 use super::experiment::{self, BulkKind, Span};
 use super::server::Served;
@@ -13,6 +12,7 @@ use nearhead_models::{Dataless, HddModel, MemoryStore};
 use nearhead_nbd::Limits;
 use nearhead_sim::contention::ContentionResults;
 use nearhead_sim::workload::{Bulk, Content, DurablePoints, DurablePointsOptions};
+use nearhead_study::dataless::{self, Answers, create_options};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{BareDisk, NamedPreset, SyncIo, Volume, tracks};
 use std::path::Path;

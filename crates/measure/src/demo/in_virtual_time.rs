@@ -2,7 +2,6 @@
 //!
 //! It shows within a moment what the real-time run must come to, minus the machine's own delays.
 
-use super::dataless;
 use super::experiment::{self, BulkKind, Span};
 use nearhead_disk::Disk;
 use nearhead_models::Dataless;
@@ -10,6 +9,7 @@ use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{self, ContentionResults};
 use nearhead_sim::workload::Content;
+use nearhead_study::dataless;
 use nearhead_volume::{BareDisk, NamedPreset, Volume};
 
 /// The bulk client's bandwidth on the bare disk, in bytes a second.

@@ -8,7 +8,6 @@
 //! marked. Virtual time does not pass faster or slower on a busy machine.
 
 pub(crate) mod client;
-pub mod dataless;
 pub(crate) mod drive;
 pub(crate) mod experiment;
 mod head_path;

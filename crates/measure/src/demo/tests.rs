@@ -1,13 +1,13 @@
 //! The demo's parts, over real sockets but never against the clock.
 
 use super::client::{Ask, Client};
-use super::dataless::Answers;
 use super::experiment::{BulkKind, Row, Span};
 use super::server::Served;
-use super::{dataless, head_path, in_virtual_time, page, table};
+use super::{head_path, in_virtual_time, page, table};
 use nearhead_disk::Nanos;
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_nbd::Limits;
+use nearhead_study::dataless::{self, Answers};
 use nearhead_volume::NamedPreset;
 use std::path::PathBuf;
 use std::time::Duration;

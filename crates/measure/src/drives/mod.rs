@@ -1,6 +1,5 @@
 //! Measured drives: their packages become profiles, and their traces are replayed on models.
 
 pub mod import;
-pub mod measured;
 pub mod validate;
 mod validate_plot;

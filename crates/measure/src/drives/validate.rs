@@ -5,13 +5,15 @@
 //! then the second half, which the fit has not seen, is what counts, and is shown apart.
 
 use super::import::write_profile;
-use super::measured::{Fit, find_profile, read_predictions, read_trace};
 use super::validate_plot as plot;
-use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
-use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
+use nearhead_models::measured::{Comparison, MeasuredRequest};
+use nearhead_models::{HddOptions, Profile};
 use nearhead_output::{note, say, say_json};
 use nearhead_profiles::fit::{FitOptions, FittedConstant, fit};
 use nearhead_profiles::import::to_toml;
+use nearhead_study::measured::{
+    Fit, compare_some, find_profile, model, read_predictions, read_trace,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -164,18 +166,6 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Modelled response times of `requests`, in ms.
-pub(crate) fn model(
-    profile: &Profile,
-    requests: &[MeasuredRequest],
-    setup: HddOptions,
-) -> Result<Vec<f64>, String> {
-    let mut disk =
-        HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.to_string())?;
-    replay(&mut disk, requests.iter().copied())
-        .map_err(|(index, problem)| format!("request {} of the trace: {problem}", index + 1))
-}
-
 /// A write cache that was the other way when the drive was measured shows in its writes: they are nearer by so much.
 const NEARER_BY: f64 = 3.0;
 
@@ -202,19 +192,6 @@ fn write_cache_hint(
         "hint: the profile's write cache is {set}, and the trace looks as if it had been {found}: the demerit of its writes is \
          {as_is:.1} % so, {other:.1} % with --write-cache {found}"
     )))
-}
-
-/// The comparison of those requests for which `chosen(index, request)`.
-pub(crate) fn compare_some(
-    requests: &[MeasuredRequest],
-    modelled: &[f64],
-    chosen: impl Fn(usize, &MeasuredRequest) -> bool,
-) -> Comparison {
-    let pairs = requests.iter().zip(modelled).enumerate();
-    let pairs = pairs.filter(|(index, (request, _))| chosen(*index, request));
-    let pairs: Vec<(f64, f64)> =
-        pairs.map(|(_, (request, ms))| (request.response_ms, *ms)).collect();
-    Comparison::of(&pairs)
 }
 
 fn compare(

@@ -340,6 +340,12 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
         all
     }
 
+    /// Latencies, in nanoseconds, and bytes of what succeeded of one kind: reads or writes, small or large.
+    pub fn kind(&self, write: bool, large: bool) -> (&Histogram, u64) {
+        let kind = &self.book.kinds[usize::from(write)][usize::from(large)];
+        (&kind.latency, kind.bytes)
+    }
+
     /// The figures at `now`; names and wall-clock times are left to the caller.
     pub fn results(&self, now: Nanos) -> ReplayResults {
         let book = &self.book;
@@ -409,12 +415,13 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Workload for Player<T
             self.begin(now)?;
         }
         let owner = *self.issuing.front()?;
+        let due_at = self.running.get_tagged_mut(owner)?.due_at;
         let (operation, is_all) = self.piece(owner)?;
         if is_all {
             self.issuing.pop_front();
         }
         let tag = self.pieces.try_insert_tagged(owner).ok()?;
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at, operation })
     }
 
     fn on_reply(

@@ -37,10 +37,12 @@ pub enum Format {
     FioIolog,
     /// What blktrace writes of a Linux block device, binary.
     Blktrace,
+    /// None: requests that a program hands over ([`super::TraceReader::of_requests`]).
+    Requests,
 }
 
 impl Format {
-    /// Every format.
+    /// Every format that a file can have.
     pub const ALL: [Self; 13] = [
         Self::Msr,
         Self::Systor17,
@@ -73,6 +75,7 @@ impl Format {
             Self::Blkparse => "blkparse",
             Self::FioIolog => "fio-iolog",
             Self::Blktrace => "blktrace",
+            Self::Requests => "requests",
         }
     }
 
@@ -87,7 +90,7 @@ impl Format {
         matches!(self, Self::Blkparse | Self::FioIolog)
     }
 
-    /// What reads a line; `None` of the one that has no lines.
+    /// What reads a line; `None` of those that have no lines.
     pub(super) fn parser(self) -> Option<fn(&[u8]) -> ParseResult> {
         Some(match self {
             Self::Msr => msr::parse,
@@ -102,7 +105,7 @@ impl Format {
             Self::Heimdall => heimdall::parse,
             Self::Blkparse => blkparse::parse,
             Self::FioIolog => fio_iolog::parse,
-            Self::Blktrace => return None,
+            Self::Blktrace | Self::Requests => return None,
         })
     }
 }

@@ -104,14 +104,31 @@ impl TraceReader {
 
     /// Reads `input`.
     pub fn new(input: Input, options: TraceOptions) -> Result<Self, TraceError> {
+        let name = input.name.clone();
+        let opened = Source::open(input, options.format)?;
+        Self::over(name, opened, options)
+    }
+
+    /// Requests that a program has, called `name` in messages and numbered from 1 there, treated as those of a file: in order of arrival, fitted to the
+    /// disk, and one at a time where they say response and think times.
+    pub fn of_requests(
+        name: &str,
+        requests: impl Iterator<Item = TraceRequest> + Send + 'static,
+        options: TraceOptions,
+    ) -> Result<Self, TraceError> {
+        let source = Source::Requests { requests: Box::new(requests), number: 0 };
+        let opened = Opened { source, format: Format::Requests, reason: "told so" };
+        Self::over(name.to_owned(), opened, options)
+    }
+
+    fn over(name: String, opened: Opened, options: TraceOptions) -> Result<Self, TraceError> {
         if !options.time_scale.is_finite() || options.time_scale < 0.0 {
             let found = options.time_scale;
             let problem = format!("expected a time scale of 0 or more, found {found}");
             return Err(TraceError::Options { problem });
         }
         let addresses = AddressMap::new(&options.address)?;
-        let name = input.name.clone();
-        let Opened { source, format, reason } = Source::open(input, options.format)?;
+        let Opened { source, format, reason } = opened;
         Ok(Self {
             name,
             source,

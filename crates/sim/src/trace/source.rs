@@ -1,4 +1,4 @@
-//! The entries of a trace, one after the other: lines of text through a form's parser, or events of the binary form.
+//! The entries of a trace, one after the other: lines of text through a form's parser, events of the binary form, or requests that a program has.
 
 use super::blktrace::{self, Events};
 use super::detect::{self, SAMPLE_LINES, detect};
@@ -6,7 +6,7 @@ use super::error::printable;
 use super::fields::{ParseResult, Parsed};
 use super::input::decompressed;
 use super::lines::Lines;
-use super::{Format, Input, Problem, TraceError};
+use super::{Format, Input, Problem, TraceError, TraceRequest};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 
@@ -27,6 +27,7 @@ pub(super) enum Entry {
 pub(super) enum Source {
     Lines { lines: Lines, parse: fn(&[u8]) -> ParseResult },
     Events(Events),
+    Requests { requests: Box<dyn Iterator<Item = TraceRequest> + Send>, number: u64 },
 }
 
 /// A source, its form, and why it was taken for that.
@@ -88,6 +89,7 @@ impl Source {
         match self {
             Self::Lines { lines, .. } => lines.number,
             Self::Events(events) => events.number,
+            Self::Requests { number, .. } => *number,
         }
     }
 
@@ -101,6 +103,11 @@ impl Source {
             Self::Events(events) => {
                 let Some(parsed) = events.next()? else { return Ok(None) };
                 (&b"event"[..], parsed)
+            }
+            Self::Requests { requests, number } => {
+                let request = requests.next();
+                *number += u64::from(request.is_some());
+                return Ok(request.map(|request| Entry::Parsed(Parsed::Request(request))));
             }
         };
         Ok(Some(match parsed {

@@ -117,7 +117,7 @@ impl Workload for Bulk {
         } else {
             Operation::Read { offset, len }
         };
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at: now, operation })
     }
 
     fn on_reply(

@@ -188,9 +188,11 @@ impl DurablePoints {
     }
 
     fn issue(&mut self, point: u64, operation: Operation) -> Option<Issue> {
-        self.points.get_tagged_mut(point)?.outstanding += 1;
+        let owner = self.points.get_tagged_mut(point)?;
+        owner.outstanding += 1;
+        let due_at = owner.begun;
         let tag = self.requests.try_insert_tagged(point).ok()?;
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at, operation })
     }
 
     fn write(&mut self) -> Operation {

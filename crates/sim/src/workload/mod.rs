@@ -28,6 +28,8 @@ use nearhead_service::{Operation, RequestError};
 pub struct Issue {
     /// Comes back with the reply; unique among the workload's outstanding requests, below 2^56.
     pub tag: u64,
+    /// Since when somebody waits for it: what it belongs to was due, and its latency runs from then. Never later than now.
+    pub due_at: Nanos,
     /// What to do.
     pub operation: Operation,
 }

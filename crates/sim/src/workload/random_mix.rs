@@ -96,7 +96,7 @@ impl Workload for RandomMix {
             let data = self.options.content.payload(len);
             Operation::Write { offset, data, fua: self.options.fua }
         };
-        Some(Issue { tag, operation })
+        Some(Issue { tag, due_at: now, operation })
     }
 
     fn on_reply(

@@ -73,7 +73,7 @@ impl Workload for Writer {
         let write = Write { first, blocks, issued: now, data };
         let tag = self.outstanding.try_insert_tagged(write).ok()?;
         let (offset, data) = (first * BLOCK_BYTES, payload);
-        Some(Issue { tag, operation: Operation::Write { offset, data, fua: true } })
+        Some(Issue { tag, due_at: now, operation: Operation::Write { offset, data, fua: true } })
     }
 
     fn on_reply(
@@ -144,7 +144,7 @@ impl Workload for Reader<'_> {
         let block = self.blocks.pop()?;
         self.outstanding = Some((block, now));
         let (offset, len) = (block * BLOCK_BYTES, BLOCK_BYTES as u32);
-        Some(Issue { tag: 0, operation: Operation::Read { offset, len } })
+        Some(Issue { tag: 0, due_at: now, operation: Operation::Read { offset, len } })
     }
 
     fn on_reply(

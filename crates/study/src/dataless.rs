@@ -13,13 +13,14 @@ use nearhead_volume::{NamedPreset, Volume};
 use std::sync::Arc;
 
 /// When writes are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Answers {
     /// Each reply means durable.
-    #[value(name = "durable")]
+    #[cfg_attr(feature = "clap", value(name = "durable"))]
     Durable,
     /// Replies are early; flush and FUA make durable.
-    #[value(name = "flush")]
+    #[cfg_attr(feature = "clap", value(name = "flush"))]
     OnFlush,
 }
 
@@ -66,9 +67,18 @@ pub fn volume<D: Disk>(
     answers: Answers,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
-    let options = create_options(preset, answers);
+    volume_as(disk, &create_options(preset, answers), tracks)
+}
+
+/// A volume just created as `options` say.
+pub fn volume_as<D: Disk>(
+    disk: D,
+    options: &CreateOptions,
+    tracks: Vec<Arc<Tracks>>,
+) -> Result<Volume<D>, String> {
+    let preset = options.preset;
     let layout =
-        plan(disk.properties(), disk.zones(), &options).map_err(|error| error.to_string())?;
+        plan(disk.properties(), disk.zones(), options).map_err(|error| error.to_string())?;
     let superblock = Superblock {
         volume_id: options.volume_id,
         generation: 1,
@@ -79,7 +89,7 @@ pub fn volume<D: Disk>(
         logged_write_bytes_max: options.logged_write_bytes_max,
         feature_incompat: features_of(&layout),
         feature_ro_compat: 0,
-        label: options.label,
+        label: options.label.clone(),
         map_device_id: None,
     };
     Ok(Volume::start_empty(disk, superblock, preset, |_, config| config.tracks = tracks))

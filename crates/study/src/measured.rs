@@ -1,8 +1,9 @@
-//! Measured traces and drives, as the commands and the bench read them.
+//! Measured drives: their packages as profiles, their traces, and what a model makes of those.
+//!
+//! A trace was measured with one request at a time, and so it is played. It must never be fitted here: what is compared is the model as it is.
 
-use nearhead_models::Profile;
-use nearhead_models::measured::MeasuredRequest;
-use nearhead_output::note;
+use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
+use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 use nearhead_profiles::import::import;
 use nearhead_sim::trace::{AddressFit, Format, TraceOptions, TraceReader, summarize};
 use std::path::Path;
@@ -11,7 +12,8 @@ use std::path::Path;
 const REQUESTS_MAX: u64 = 20_000_000;
 
 /// What happens to requests past the end of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Fit {
     /// They are an error that names the line.
     Error,
@@ -32,15 +34,6 @@ pub fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String> {
     }
     let imported = import(Path::new(text)).map_err(|error| error.to_string())?;
     Ok((imported.profile, imported.warnings))
-}
-
-/// Tells where the datasheets of embedded profiles contradict what the profiles derive.
-pub fn warn_of_contradictions() {
-    for profile in Profile::known_names().filter_map(|name| Profile::named(name).ok()) {
-        for warning in profile.warnings() {
-            note(&format!("warning: {warning}"));
-        }
-    }
 }
 
 /// The requests of a measured trace, placed on a disk of `capacity_bytes`.
@@ -116,4 +109,29 @@ pub fn read_predictions(path: &Path, requests: &[MeasuredRequest]) -> Result<Vec
         predictions.push(predicted.ok_or_else(|| wrong("a predicted time in ms"))?);
     }
     Ok(predictions)
+}
+
+/// Modelled response times of `requests`, in ms.
+pub fn model(
+    profile: &Profile,
+    requests: &[MeasuredRequest],
+    setup: HddOptions,
+) -> Result<Vec<f64>, String> {
+    let mut disk =
+        HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.to_string())?;
+    replay(&mut disk, requests.iter().copied())
+        .map_err(|(index, problem)| format!("request {} of the trace: {problem}", index + 1))
+}
+
+/// The comparison of those requests for which `chosen(index, request)`.
+pub fn compare_some(
+    requests: &[MeasuredRequest],
+    modelled: &[f64],
+    chosen: impl Fn(usize, &MeasuredRequest) -> bool,
+) -> Comparison {
+    let pairs = requests.iter().zip(modelled).enumerate();
+    let pairs = pairs.filter(|(index, (request, _))| chosen(*index, request));
+    let pairs: Vec<(f64, f64)> =
+        pairs.map(|(_, (request, ms))| (request.response_ms, *ms)).collect();
+    Comparison::of(&pairs)
 }

@@ -1,0 +1,82 @@
+//! Running an experiment, with the interpreter free for others.
+
+use crate::disk::Disk;
+use crate::outcome::Outcome;
+use crate::requests::Requests;
+use crate::signals::Signals;
+use crate::{loads, told};
+use nearhead_disk::Nanos;
+use nearhead_sim::measured::Span;
+use nearhead_study::{Answers, Experiment, StudyError};
+use nearhead_volume::NamedPreset;
+use pyo3::prelude::*;
+
+/// Longest time that can be asked for, in seconds.
+const SECONDS_MAX: f64 = 4e9;
+
+/// Runs an experiment: workloads and the choices of a volume come as JSON, `traces` are those that workloads name by number.
+#[pyfunction]
+#[pyo3(signature = (disk, preset, choices, answers, loads, traces, warm_up_s, duration_s, record))]
+#[expect(clippy::too_many_arguments, reason = "the fields of an experiment")]
+#[expect(clippy::needless_pass_by_value, reason = "as the interpreter hands it over")]
+pub(crate) fn run(
+    py: Python<'_>,
+    disk: &Disk,
+    preset: Option<&str>,
+    choices: &str,
+    answers: Option<&str>,
+    loads: &str,
+    traces: Vec<PyRef<'_, Requests>>,
+    warm_up_s: f64,
+    duration_s: Option<f64>,
+    record: bool,
+) -> PyResult<Outcome> {
+    let experiment = Experiment {
+        disk: disk.disks.clone(),
+        preset: preset.map(NamedPreset::by_name).transpose().map_err(told)?,
+        choices: loads::choices(choices).map_err(told)?,
+        answers: answers.map(answers_of).transpose().map_err(told)?,
+        loads: loads::parse(loads, &traces).map_err(told)?,
+        span: span_of(warm_up_s, duration_s).map_err(told)?,
+        record,
+    };
+    let mut signals = Signals::new();
+    let (ran, signals) = py.detach(|| {
+        let ran = experiment.run(&mut || signals.go_on());
+        (ran, signals)
+    });
+    match ran {
+        Ok(outcome) => Ok(Outcome::new(outcome)),
+        Err(StudyError::Stopped) => {
+            Err(signals.into_raised().unwrap_or_else(|| told(StudyError::Stopped)))
+        }
+        Err(error) => Err(told(error)),
+    }
+}
+
+fn answers_of(name: &str) -> Result<Answers, String> {
+    match name {
+        "durable" => Ok(Answers::Durable),
+        "flush" => Ok(Answers::OnFlush),
+        found => Err(format!("experiment: expected ack \"durable\" or \"flush\", found {found:?}")),
+    }
+}
+
+fn span_of(warm_up_s: f64, duration_s: Option<f64>) -> Result<Option<Span>, String> {
+    let nanos = |what: &str, seconds: f64| {
+        if !(0.0..=SECONDS_MAX).contains(&seconds) {
+            return Err(format!(
+                "experiment: expected {what} of 0 to {SECONDS_MAX:.0} s, found {seconds}"
+            ));
+        }
+        Ok(Nanos((seconds * 1e9) as u64))
+    };
+    let warm_up = nanos("a warm-up", warm_up_s)?;
+    match duration_s {
+        None if warm_up > Nanos::ZERO => {
+            Err("experiment: expected a duration beside the warm-up, found none".to_owned())
+        }
+        None => Ok(None),
+        Some(seconds) => Ok(Some(Span { warm_up, duration: nanos("a duration", seconds)? })),
+    }
+}
