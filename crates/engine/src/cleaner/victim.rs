@@ -6,6 +6,7 @@
 //! log goes first of which least is needed, as that frees most for what it copies.
 
 use super::CleaningView;
+use crate::state::logs::Logs;
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 use std::ops::Range;
 
@@ -47,7 +48,7 @@ impl Room {
         devices(view).fold(Self::default(), |sum, device| Self {
             logs: sum.logs + u64::from(device.end - device.start),
             free: sum.free + free(view, &device),
-            least: sum.least + least(view, &device),
+            least: sum.least + least(&device),
         })
     }
 
@@ -94,7 +95,7 @@ impl Cleaned {
             });
             logs.min_by_key(|(log, needed)| (*needed, *log)).map(|(log, _)| log)
         };
-        let needs_tail = || body.iter().all(|device| free(view, device) <= least(view, device));
+        let needs_tail = || body.iter().all(|device| free(view, device) <= least(device));
         emptiest_of(&body).or_else(|| needs_tail().then(|| emptiest_of(&tail)).flatten())
     }
 }
@@ -106,8 +107,8 @@ fn devices(view: &CleaningView<'_>) -> impl Iterator<Item = Range<u32>> {
 }
 
 /// So many logs of a device are to be free.
-fn least(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
-    u64::from(view.logs.kept_in(device)) + LOGS_FOR_CLIENTS
+fn least(device: &Range<u32>) -> u64 {
+    u64::from(Logs::kept_in(device)) + LOGS_FOR_CLIENTS
 }
 
 /// Whether what is needed of a log finds place where there is room for so many blocks.
@@ -161,7 +162,6 @@ fn emptiest(
 mod tests {
     use super::*;
     use crate::cleaner::Cleaning;
-    use crate::state::logs::Logs;
     use nearhead_format::Layout;
     use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
 
@@ -238,7 +238,7 @@ mod tests {
                 }
             }
         };
-        let kept = logs.kept_in(&devices[0]);
+        let kept = Logs::kept_in(&devices[0]);
         fill(&mut logs, devices[0].start..devices[0].end - kept);
         fill(&mut logs, devices[1].start..devices[1].start + 5);
         let tail = devices[1].start + 4;

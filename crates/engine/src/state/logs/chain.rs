@@ -26,6 +26,13 @@ pub(crate) enum Spared {
 }
 
 impl Spared {
+    fn of(self, device: &Range<u32>) -> u32 {
+        match self {
+            Self::Kept => Logs::kept_in(device),
+            Self::Logs(count) => count,
+        }
+    }
+
     /// What records without data leave, most first: they make room, and take of what is kept if they must.
     pub(crate) fn most_first() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Kept).chain((0..KEPT_LOGS_MIN).rev().map(Self::Logs))
@@ -144,15 +151,8 @@ impl Logs {
     }
 
     /// So many free logs of a device clients' records do not begin.
-    pub(crate) fn kept_in(&self, device: &Range<u32>) -> u32 {
+    pub(crate) fn kept_in(device: &Range<u32>) -> u32 {
         KEPT_LOGS_MIN.max((device.end - device.start) / LOGS_OF_ONE_KEPT)
-    }
-
-    fn spared_of(&self, spared: Spared, device: &Range<u32>) -> u32 {
-        match spared {
-            Spared::Kept => self.kept_in(device),
-            Spared::Logs(count) => count,
-        }
     }
 
     /// How many logs of a device may.
@@ -292,7 +292,7 @@ impl Logs {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log)).unwrap_or(0);
         let in_turn = (0..devices.len()).map(|step| &devices[(here + step) % devices.len()]);
-        let has_more = |device: &&Range<u32>| self.free_in(device) > self.spared_of(spared, device);
+        let has_more = |device: &&Range<u32>| self.free_in(device) > spared.of(device);
         in_turn.filter(has_more).find_map(|device| {
             let behind = if device.contains(&log) { log + 1 } else { device.start };
             let found = self.first_wanted(behind..device.end, wanted);
@@ -305,7 +305,7 @@ impl Logs {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log))?;
         let mut others = (1..devices.len()).map(|step| (here + step) % devices.len());
-        let left = |device: &Range<u32>| self.free_in(device).saturating_sub(self.kept_in(device));
+        let left = |device: &Range<u32>| self.free_in(device).saturating_sub(Self::kept_in(device));
         let next = others.find(|device| left(&devices[*device]) > 0)?;
         Some((next, left(&devices[here])))
     }
@@ -313,7 +313,7 @@ impl Logs {
     /// Whether the device of a log has as many free ones as clients' records must leave.
     pub(crate) fn has_kept(&self, log: u32) -> bool {
         let device = self.by_device().find(|device| device.contains(&log));
-        device.is_some_and(|device| self.free_in(&device) >= self.kept_in(&device))
+        device.is_some_and(|device| self.free_in(&device) >= Self::kept_in(&device))
     }
 
     /// Whether clients' records could begin a log if only it were claimed: a snapshot claims it.
