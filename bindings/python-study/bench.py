@@ -1,10 +1,10 @@
 """What the library for Python costs beside the same from Rust, in one run: prints a table, and JSON with --json.
 
-    cargo build --release --package nearhead-study --example speed
+    cargo build --release --package nearhead-study --example experiment_speed
     make wheel
     target/python-venv/bin/python bindings/python-study/bench.py
 
-Each experiment is run by turns from Rust (the example `speed`) and from Python, and medians are shown; the digests must be the same. Ratios are of
+Each experiment is run by turns from Rust (the example `experiment_speed`) and from Python, and medians are shown; the digests must be the same. Ratios are of
 processor time, which a busy machine leaves alone. Besides: how long an import takes beyond the interpreter's own start, what writing down every request
 costs, and how large the wheel is.
 """
@@ -28,7 +28,7 @@ def arguments():
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--speed", type=Path, default=target / "release/examples/speed", help="the example of Rust")
+    parser.add_argument("--speed", type=Path, default=target / "release/examples/experiment_speed", help="the example of Rust")
     parser.add_argument("--wheels", type=Path, default=ROOT / "target/wheel", help="folder of the wheel")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -1,6 +1,6 @@
 //! How long two experiments of a million requests take from Rust: what `bindings/python-study/bench.py` compares the library for Python with.
 //!
-//! `cargo run --release -p nearhead-study --example speed -- [REQUESTS]` prints a JSON object for each: which, seconds of the
+//! `cargo run --release -p nearhead-study --example experiment_speed -- [REQUESTS]` prints a JSON object for each: which, seconds of the
 //! clock and of the processor, digest.
 
 use nearhead_disk::Nanos;
