@@ -111,6 +111,10 @@ fn enumerations_presets_disks_figures_and_benches_are_proposed_where_they_are_na
     for command in ["create", "serve", "attach", "repair"] {
         let presets = candidates(&scratch, &[command, "--preset", "ml"]);
         assert_eq!(presets, ["mlb", "mlb-32", "mlb-256", "mlsmr"], "{command}");
+        let all = candidates(&scratch, &[command, "--preset", ""]);
+        for preset in nearhead_volume::PRESETS {
+            assert!(has(&all, preset.name), "{command}: {} is missing", preset.name);
+        }
     }
     assert_eq!(
         candidates(&scratch, &["replay", "t", "--preset=nolog,ge"]),
