@@ -255,6 +255,26 @@ mod tests {
     }
 
     #[test]
+    fn one_that_was_started_and_never_looked_at_ends_with_whoever_started_it() {
+        let scratch = Scratch::new("unseen");
+        let mut commands =
+            scratch.script(&format!("echo $$ >> {}/said; exec sleep 1000", scratch.0.display()));
+        commands.look_at([side("a", true, 0)].into_iter(), START);
+        let said = loop {
+            match scratch.said() {
+                said if said.len() == 2 => break said,
+                _ => std::thread::yield_now(),
+            }
+        };
+        drop(commands);
+        let stat = format!("/proc/{}/stat", said[1]);
+        // Nobody waits for it any more.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn it_is_run_once_when_a_side_begins_to_rest_and_once_when_it_is_woken() {
         let scratch = Scratch::new("once");
         let mut commands = scratch.script("");

@@ -16,7 +16,7 @@ const SAID_BYTES_MAX: u64 = 512;
 /// A program under way.
 pub(super) enum Running {
     /// It is being started.
-    Starting(Receiver<std::io::Result<Child>>),
+    Starting(Receiver<std::io::Result<Started>>),
     Started(Started),
 }
 
@@ -65,8 +65,7 @@ impl Running {
             Self::Starting(receiver) => receiver,
         };
         match receiver.try_recv() {
-            Ok(Ok(child)) => {
-                let mut started = Started { child, is_killed: false, has_ended: false };
+            Ok(Ok(mut started)) => {
                 let outcome = started.look(is_late);
                 *self = Self::Started(started);
                 outcome
@@ -132,12 +131,11 @@ fn kill(child: &Child) {
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
-fn spawn(mut command: Command, sender: &SyncSender<std::io::Result<Child>>) {
-    if let Err(unheard) = sender.send(command.spawn())
-        && let Ok(child) = unheard.0
-    {
-        kill(&child);
-    }
+/// Hands it over as what ends when it is dropped: also if nobody comes for it any more.
+fn spawn(mut command: Command, sender: &SyncSender<std::io::Result<Started>>) {
+    let started =
+        command.spawn().map(|child| Started { child, is_killed: false, has_ended: false });
+    let _ = sender.send(started);
 }
 
 impl Drop for Started {
