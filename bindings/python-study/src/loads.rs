@@ -2,9 +2,7 @@
 
 use crate::requests::{Reading, Requests};
 use nearhead_sim::replay::Tempo;
-use nearhead_study::{
-    BulkLoad, Load, PointsLoad, RandomLoad, ReplayLoad, SpanBytes, VolumeChoices,
-};
+use nearhead_study::{BulkLoad, Load, PointsLoad, RandomLoad, ReplayLoad, VolumeChoices};
 use pyo3::PyRef;
 use serde::Deserialize;
 
@@ -19,33 +17,9 @@ enum Described {
         tempo: Option<String>,
         outstanding_max: u32,
     },
-    DurablePoints {
-        points_per_s: f64,
-        writes_per_point: u32,
-        write_bytes: u32,
-        outstanding_points_max: u32,
-        fua: bool,
-        points_max: Option<u64>,
-        span: Option<(u64, Option<u64>)>,
-        seed: u64,
-    },
-    Bulk {
-        write: bool,
-        fua: bool,
-        request_bytes: u32,
-        outstanding_max: u32,
-        bytes_max: Option<u64>,
-        span: Option<(u64, Option<u64>)>,
-    },
-    RandomMix {
-        request_bytes: u32,
-        reads: f64,
-        fua: bool,
-        outstanding_max: u32,
-        requests_max: Option<u64>,
-        span: Option<(u64, Option<u64>)>,
-        seed: u64,
-    },
+    DurablePoints(PointsLoad),
+    Bulk(BulkLoad),
+    RandomMix(RandomLoad),
 }
 
 /// The workloads that `text` describes, with these traces.
@@ -72,51 +46,10 @@ fn load(described: Described, traces: &[PyRef<'_, Requests>]) -> Result<Load, St
                 outstanding_max,
             })
         }
-        Described::DurablePoints {
-            points_per_s,
-            writes_per_point,
-            write_bytes,
-            outstanding_points_max,
-            fua,
-            points_max,
-            span,
-            seed,
-        } => Load::Points(PointsLoad {
-            span: span_of(span),
-            points_per_s,
-            writes_per_point,
-            write_bytes,
-            outstanding_points_max,
-            fua,
-            points_max,
-            seed,
-        }),
-        Described::Bulk { write, fua, request_bytes, outstanding_max, bytes_max, span } => {
-            let span = span_of(span);
-            Load::Bulk(BulkLoad { span, write, fua, request_bytes, outstanding_max, bytes_max })
-        }
-        Described::RandomMix {
-            request_bytes,
-            reads,
-            fua,
-            outstanding_max,
-            requests_max,
-            span,
-            seed,
-        } => Load::Random(RandomLoad {
-            span: span_of(span),
-            request_bytes,
-            reads,
-            fua,
-            outstanding_max,
-            requests_max,
-            seed,
-        }),
+        Described::DurablePoints(load) => Load::Points(load),
+        Described::Bulk(load) => Load::Bulk(load),
+        Described::RandomMix(load) => Load::Random(load),
     })
-}
-
-fn span_of(span: Option<(u64, Option<u64>)>) -> SpanBytes {
-    span.map_or_else(SpanBytes::default, |(start, end)| SpanBytes { start, end })
 }
 
 fn tempo_of(name: &str) -> Result<Tempo, String> {
@@ -133,24 +66,7 @@ fn tempo_of(name: &str) -> Result<Tempo, String> {
     })
 }
 
-/// What a configuration may say.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Choices {
-    logged_write_bytes_max: Option<u32>,
-    group_bytes: Option<u64>,
-    log_bytes: Option<u64>,
-    fragments: Option<bool>,
-}
-
 /// The configuration that `text` describes.
 pub(crate) fn choices(text: &str) -> Result<VolumeChoices, String> {
-    let choices: Choices =
-        serde_json::from_str(text).map_err(|error| format!("config: {}", without_place(&error)))?;
-    Ok(VolumeChoices {
-        logged_write_bytes_max: choices.logged_write_bytes_max,
-        group_bytes: choices.group_bytes,
-        log_bytes: choices.log_bytes,
-        fragments: choices.fragments,
-    })
+    serde_json::from_str(text).map_err(|error| format!("config: {}", without_place(&error)))
 }

@@ -271,7 +271,7 @@ impl Engine {
         }
         self.release_waiters();
         self.advance_shutdown();
-        let idle_for = self.requests.is_empty().then(|| self.schedule.idle_for(now));
+        let idle_for = self.idle_from().map(|from| now.since(from));
         self.blanks.advance(&mut self.core, idle_for);
         // Last, so that a flush any step above asked for leaves now: no other event may come.
         self.core.start_flushes();

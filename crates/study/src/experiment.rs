@@ -21,6 +21,7 @@ use nearhead_sim::virtual_time::{Ended, Stuck};
 use nearhead_sim::workload::Workload;
 use nearhead_volume::create::CreateOptions;
 use nearhead_volume::{BareDisk, NamedPreset, Volume};
+use serde::Deserialize;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ impl fmt::Display for StudyError {
 impl std::error::Error for StudyError {}
 
 /// What may differ from what a preset says; `None` as it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VolumeChoices {
     /// Writes up to this many bytes are logged.
     pub logged_write_bytes_max: Option<u32>,

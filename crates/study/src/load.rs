@@ -10,18 +10,26 @@ use nearhead_sim::trace::TraceOptions;
 use nearhead_sim::workload::{
     BulkOptions, Content, DurableBy, DurablePointsOptions, RandomMixOptions,
 };
+use serde::Deserialize;
 use std::ops::Range;
 
 /// Requests of a workload under way at once, at most.
 const OUTSTANDING_MAX: u32 = 1 << 16;
 
-/// Bytes of a volume or disk: from one to another, or to its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Bytes of a volume or disk: from one to another, or to its end. Written down as that pair, or as nothing for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Option<(u64, Option<u64>)>")]
 pub struct SpanBytes {
     /// The first.
     pub start: u64,
     /// Behind the last; `None` at the end.
     pub end: Option<u64>,
+}
+
+impl From<Option<(u64, Option<u64>)>> for SpanBytes {
+    fn from(written: Option<(u64, Option<u64>)>) -> Self {
+        written.map_or_else(Self::default, |(start, end)| Self { start, end })
+    }
 }
 
 /// A workload, described.
@@ -51,7 +59,8 @@ pub struct ReplayLoad {
 }
 
 /// [`DurablePointsOptions`] on some of a disk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PointsLoad {
     /// Where writes go.
     pub span: SpanBytes,
@@ -72,7 +81,8 @@ pub struct PointsLoad {
 }
 
 /// [`BulkOptions`] on some of a disk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct BulkLoad {
     /// Bytes it goes over.
     pub span: SpanBytes,
@@ -89,7 +99,8 @@ pub struct BulkLoad {
 }
 
 /// [`RandomMixOptions`] on some of a disk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RandomLoad {
     /// Where requests go.
     pub span: SpanBytes,

@@ -235,8 +235,6 @@ fn is_option(piece: &str) -> bool {
 
 /// What was said of the last member so far, if it is a model; `done` ends with a comma.
 fn open_model(done: &str) -> Option<&str> {
-    let is_option =
-        |piece: &str| piece.split_once('=').is_some_and(|(key, _)| MODEL_OPTIONS.contains(&key));
     let mut begin = 0;
     let mut at = 0;
     for piece in done.strip_suffix(',')?.split(',') {

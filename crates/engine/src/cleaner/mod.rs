@@ -193,8 +193,8 @@ pub trait Cleaner: Debug + Send {
         None
     }
 
-    /// Whether there is so little room that logs are emptied though somebody is there, and none goes because there is nothing that could: then
-    /// a snapshot, which frees what was emptied before, is worth its price.
+    /// Whether there is so little room that logs are emptied though somebody is there. While none can be, a snapshot is worth its price: it
+    /// frees what was emptied before.
     fn is_pressed(&self, _view: &CleaningView<'_>) -> bool {
         false
     }

@@ -87,7 +87,7 @@ impl Engine {
     }
 
     fn cleaning_context(&self) -> CleaningContext {
-        CleaningContext::new(self.requests.is_empty(), &self.checkpoint, self.snapshotter.number())
+        CleaningContext::new(!self.anybody_waits(), &self.checkpoint, self.snapshotter.number())
     }
 
     /// Moves the checkpoint on until it waits for the disk, for a record or for a spill: no other
@@ -203,16 +203,19 @@ impl Engine {
         self.swap.is_busy() || self.compaction.is_busy()
     }
 
-    /// Since when nobody has asked anything, if nobody waits: who waits for room is there.
-    fn idle_from(&self) -> Option<Nanos> {
-        (self.requests.is_empty() && self.stage.is_empty()).then(|| self.schedule.idle_from())
+    /// Whether somebody waits for an answer, or what somebody wrote for a record: who waits for room is there.
+    fn anybody_waits(&self) -> bool {
+        !self.requests.is_empty() || !self.stage.is_empty()
+    }
+
+    /// Since when nobody has asked anything, if nobody waits.
+    pub(super) fn idle_from(&self) -> Option<Nanos> {
+        (!self.anybody_waits()).then(|| self.schedule.idle_from())
     }
 
     fn snapshot_context(&self) -> SnapshotContext {
-        let idle_for = match self.idle_from() {
-            Some(_) => self.schedule.idle_for(self.core.now()),
-            None => Nanos::ZERO,
-        };
+        let now = self.core.now();
+        let idle_for = self.idle_from().map_or(Nanos::ZERO, |from| now.since(from));
         SnapshotContext::new(self.swap.cold_log(), idle_for)
     }
 

@@ -347,7 +347,6 @@ mod tests {
     use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
 
     const MIB: u64 = 1 << 20;
-    const KEPT_LOGS: u32 = KEPT_LOGS_MIN;
 
     /// Three devices of 64, 16 and 16 logs or so.
     fn chain() -> Logs {
@@ -374,11 +373,11 @@ mod tests {
         let next = |logs: &Logs, from| logs.next_in_chain(from, Spared::Kept, Wanted::Free);
         assert_eq!(next(&logs, 0), Some(1));
         let end = devices[0].end;
-        fill(&mut logs, 0..end - KEPT_LOGS);
-        assert_eq!(next(&logs, end - KEPT_LOGS - 1), Some(devices[1].start), "three are kept");
+        fill(&mut logs, 0..end - KEPT_LOGS_MIN);
+        assert_eq!(next(&logs, end - KEPT_LOGS_MIN - 1), Some(devices[1].start), "three are kept");
         let for_others = logs.next_in_chain(0, Spared::Logs(0), Wanted::Free);
-        assert_eq!(for_others, Some(end - KEPT_LOGS), "for others");
-        fill(&mut logs, devices[1].start..devices[2].end - KEPT_LOGS);
+        assert_eq!(for_others, Some(end - KEPT_LOGS_MIN), "for others");
+        fill(&mut logs, devices[1].start..devices[2].end - KEPT_LOGS_MIN);
         assert_eq!(next(&logs, devices[2].start), None, "{devices:?}");
         assert!(!logs.needs_claim(0));
     }
@@ -387,11 +386,11 @@ mod tests {
     fn the_device_that_takes_records_next_is_known_before_the_one_that_does_has_no_more_to_spare() {
         let mut logs = chain();
         let devices: Vec<_> = logs.by_device().collect();
-        let spared = |device: &Range<u32>| device.end - device.start - KEPT_LOGS;
+        let spared = |device: &Range<u32>| device.end - device.start - KEPT_LOGS_MIN;
         assert_eq!(logs.next_device(0), Some((1, spared(&devices[0]))));
-        fill(&mut logs, 0..devices[0].end - KEPT_LOGS);
+        fill(&mut logs, 0..devices[0].end - KEPT_LOGS_MIN);
         assert_eq!(logs.next_device(0), Some((1, 0)), "it goes on now");
-        fill(&mut logs, devices[1].start..devices[1].end - KEPT_LOGS);
+        fill(&mut logs, devices[1].start..devices[1].end - KEPT_LOGS_MIN);
         assert_eq!(logs.next_device(0), Some((2, 0)), "one without room is passed over");
         assert_eq!(logs.next_device(devices[2].start), None, "and so are all others");
     }
