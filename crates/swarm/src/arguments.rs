@@ -39,6 +39,9 @@ struct Words {
     /// What faults may do: survive or detect, instead of as the seed likes
     #[arg(long, value_name = "BUDGET", value_parser = fault_budget)]
     budget: Option<FaultBudget>,
+    /// Only lives of volumes of this preset: the other seeds are passed over
+    #[arg(long, value_name = "PRESET", value_parser = preset)]
+    preset: Option<&'static str>,
     /// Threads that live, instead of one for each core
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -57,7 +60,8 @@ struct Which {
     /// This seed alone, told in full
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// These seeds and no others, from A to before B
+    /// These seeds and no others, from A to before B: low ones have the lives that there were before logs anywhere, log devices, chains and
+    /// fragments could be chosen; new ones, as they are taken without this, have all
     #[arg(long, value_name = "A..B", value_parser = range)]
     seeds: Option<(u64, u64)>,
     /// So many new seeds, and those of seeds.txt
@@ -90,6 +94,8 @@ pub(crate) struct Arguments {
     pub(crate) campaign: Option<u64>,
     pub(crate) without: Vec<FaultKind>,
     pub(crate) budget: Option<FaultBudget>,
+    /// Seeds that make another preset are passed over.
+    pub(crate) preset: Option<&'static str>,
     pub(crate) threads: usize,
     pub(crate) keeps_long: bool,
     pub(crate) with_regressions: bool,
@@ -126,6 +132,7 @@ impl From<Words> for Arguments {
             campaign: words.campaign,
             without: words.without,
             budget: words.budget,
+            preset: words.preset,
             threads: words.threads.map_or_else(cores, usize::from),
             keeps_long: words.long,
             with_regressions,
@@ -157,6 +164,11 @@ impl Arguments {
             Some(steps) => scenario.with_steps(steps),
             None => scenario,
         }
+    }
+
+    /// Whether this life is among those that are wanted.
+    pub(crate) fn wants(&self, scenario: &Scenario) -> bool {
+        self.preset.is_none_or(|name| name == scenario.preset.name)
     }
 
     /// The words that chose the budget, if any did.
@@ -192,6 +204,12 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| text.parse::<u64>().ok();
     let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
     ends.ok_or_else(|| "expected two numbers such as 100..200".to_owned())
+}
+
+fn preset(name: &str) -> Result<&'static str, String> {
+    let known = || Scenario::preset_names().collect::<Vec<_>>().join(", ");
+    let found = Scenario::preset_names().find(|of_lives| *of_lives == name);
+    found.ok_or_else(|| format!("lives are of {}", known()))
 }
 
 fn fault_kind(name: &str) -> Result<FaultKind, String> {

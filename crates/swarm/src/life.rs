@@ -236,6 +236,7 @@ impl<'a> Life<'a> {
         self.note_volume();
         self.tally.lives = 1;
         self.tally.arrays = u64::from(self.scenario.arrangement != Arrangement::One);
+        self.tally.chains = u64::from(self.scenario.preset.layout.is_chain());
         self.tally.map_devices = u64::from(self.scenario.map_device_bytes.is_some());
         self.tally.faults = self.disk.counts();
         self.tally.commands = self.disk.commands();

@@ -108,6 +108,9 @@ impl Shared<'_> {
                 return;
             }
             let scenario = self.arguments.scenario(seed);
+            if !self.arguments.wants(&scenario) {
+                continue;
+            }
             let result = run(&scenario);
             if seed.is_multiple_of(TWICE_ONE_IN) {
                 self.twice.fetch_add(1, Ordering::Relaxed);

@@ -157,6 +157,13 @@ impl Scenario {
         Self::chosen(seed, steps, preset, &mut random)
     }
 
+    /// The presets that lives may have.
+    pub fn preset_names() -> impl Iterator<Item = &'static str> {
+        let shingled = ON_SHINGLED.iter().map(|(_, name)| *name);
+        let others = [ANYWHERE, ON_LOG_DEVICE, CHAINED];
+        PRESET_NAMES.into_iter().chain(shingled).chain(others)
+    }
+
     /// The same on a volume of this preset, with its own policies whatever the seed says.
     pub fn of_preset(seed: u64, steps: usize, presets: Presets, preset: NamedPreset) -> Self {
         let chosen = Self::chosen(seed, steps, preset, &mut SplitMix::new(seed));

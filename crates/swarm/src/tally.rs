@@ -50,6 +50,8 @@ pub struct Tally {
     pub snapshots: u64,
     /// Lives on an array.
     pub arrays: u64,
+    /// Lives on chains.
+    pub chains: u64,
     /// Lives with a map device.
     pub map_devices: u64,
     /// Mirrors whose members were compared at the end.
@@ -87,6 +89,7 @@ impl Tally {
         self.spills += other.spills;
         self.invalidated += other.invalidated;
         self.arrays += other.arrays;
+        self.chains += other.chains;
         self.map_devices += other.map_devices;
         self.mirrors_alike += other.mirrors_alike;
         self.absences += other.absences;
@@ -104,9 +107,10 @@ impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{} lives ({} on arrays, {} with a map device): {} requests ({} hostile), {} disk commands, {} sectors checked",
+            "{} lives ({} on arrays, {} on chains, {} with a map device): {} requests ({} hostile), {} disk commands, {} sectors checked",
             self.lives,
             self.arrays,
+            self.chains,
             self.map_devices,
             self.requests,
             self.hostile,
