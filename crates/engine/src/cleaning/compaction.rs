@@ -87,6 +87,11 @@ impl Compaction {
         self.current.is_some() || !self.unnamed.is_empty() || self.is_naming
     }
 
+    /// Whether a log is still held that takes no more copies: also if all that waited to be named was written over, and nothing names it.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.held.len() > self.open.len()
+    }
+
     /// Whether there is work that waits for no event.
     pub(crate) fn needs_turn(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.content.needs_turn())
@@ -140,12 +145,11 @@ impl Compaction {
         }
     }
 
-    /// Moves it on; says whether a log was done of which something was copied.
+    /// Moves it on; says whether a log was done of which something was copied, or let go of which nothing is needed: a snapshot frees those.
     pub(crate) fn advance(&mut self, core: &mut Core) -> bool {
         let is_full = self.is_full();
         let Some(current) = self.current.as_mut() else {
-            self.let_go(core);
-            return false;
+            return self.let_go(core);
         };
         if !is_full {
             current.content.advance(core, |io| Purpose::CompactionRead { io });
@@ -200,10 +204,10 @@ impl Compaction {
         self.open.clear();
     }
 
-    /// Logs that took copies, all of which are named, are as any others.
-    fn let_go(&mut self, core: &mut Core) {
+    /// Logs that took copies, all of which are named, are as any others; says whether nothing is needed of one.
+    fn let_go(&mut self, core: &mut Core) -> bool {
         if self.held.is_empty() || self.is_naming {
-            return;
+            return false;
         }
         let logs = core.logs_mut();
         let place_of = |copied: &Copied| match copied.after().place {
@@ -214,13 +218,16 @@ impl Compaction {
         in_use.extend(self.open.values());
         let writing = self.current.as_ref().and_then(|current| current.writing.as_ref());
         in_use.extend(writing.map(|writing| writing.log_index));
+        let mut frees_any = false;
         self.held.retain(|log| {
             let stays = in_use.contains(log);
             if !stays {
                 logs.hold(*log, false);
+                frees_any |= logs.is_spent(*log);
             }
             stays
         });
+        frees_any
     }
 
     /// Writes the next window.

@@ -4,6 +4,7 @@
 mod checkpoint;
 mod compaction;
 mod copying;
+mod cycle;
 mod gather;
 mod passes;
 mod room;

@@ -6,6 +6,7 @@
 //! to give, and who gives it may be away.
 
 use super::Checkpoint;
+use super::cycle::{Cycles, Seen};
 use super::passes::{Passes, reason_of};
 use super::room::Room;
 use crate::admission::Pace;
@@ -55,6 +56,7 @@ pub(crate) struct Schedule {
     /// It was the owner.
     commanded: bool,
     passes: Passes,
+    cycles: Cycles,
     /// Why the last pass began, and when the last request before it had come.
     why: Why,
     quiet_since: Nanos,
@@ -78,6 +80,7 @@ impl Schedule {
             asked: false,
             commanded: false,
             passes: Passes::default(),
+            cycles: Cycles::default(),
             why: Why::default(),
             quiet_since: Nanos::ZERO,
             permit: false,
@@ -127,9 +130,10 @@ impl Schedule {
         self.wants_permit
     }
 
-    /// Nothing is due.
-    pub(crate) fn forget_permit(&mut self) {
+    /// There is nothing to clean.
+    pub(crate) fn note_nothing_to_clean(&mut self) {
         self.wants_permit = false;
+        self.cycles.observe(None);
     }
 
     /// Since when nobody has asked anything.
@@ -199,6 +203,18 @@ impl Schedule {
     /// Whether more room is wanted soon.
     pub(crate) fn is_pressed(&self, core: &Core, context: CleaningContext) -> bool {
         self.policy.is_pressed(&self.view(core, context))
+    }
+
+    /// Takes note of how far cleaning has come, which sets the pace of clients; `is_at_work` if something is copied or a snapshot is written.
+    pub(crate) fn note_cycle(&mut self, core: &Core, context: CleaningContext, is_at_work: bool) {
+        let is_pressed = self.is_pressed(core, context);
+        let seen = || Seen::of(core, context.snapshot_number, is_at_work);
+        self.cycles.observe(is_pressed.then(seen));
+    }
+
+    /// Until when what clients wrote waits so that it does not use up what cleaning frees long before there is more.
+    pub(crate) fn held_until(&self, core: &Core) -> Option<Nanos> {
+        self.cycles.held_until(core.now(), core.stats().record_bytes)
     }
 
     /// How it is read.

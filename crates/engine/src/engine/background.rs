@@ -63,9 +63,10 @@ impl Engine {
     pub(super) fn advance_background(&mut self) {
         self.commit_aged_stage();
         // A swap whose last block went home meanwhile must still come to its end.
-        let is_cleaning = self.checkpoint.is_busy() || self.is_moving();
+        let is_cleaning =
+            self.checkpoint.is_busy() || self.is_moving() || self.compaction.holds_any();
         if self.core.layers().is_empty() && !is_cleaning && !self.schedule.is_demanded() {
-            self.schedule.forget_permit();
+            self.schedule.note_nothing_to_clean();
             return self.advance_snapshot();
         }
         let context = self.cleaning_context();
@@ -176,6 +177,8 @@ impl Engine {
         if self.swap.advance(&mut self.core, is_record_under_way, number) {
             self.snapshotter.wish();
         }
+        let is_at_work = self.is_moving() || self.snapshotter.is_busy();
+        self.schedule.note_cycle(&self.core, self.cleaning_context(), is_at_work);
     }
 
     /// Whether a log could be moved now.
@@ -300,6 +303,7 @@ impl Engine {
             schedule.relocate_wake(core, context).filter(|_| self.may_move()),
             self.blanks.wake(core, idle_from),
             self.compaction.wake(),
+            schedule.held_until(core).filter(|_| !self.stage.is_empty() && !core.is_draining()),
             self.commit.retry_wake(),
             self.commit.held_until(),
             self.commit.rests_until(core),

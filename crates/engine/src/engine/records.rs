@@ -19,7 +19,8 @@ impl Engine {
         if self.continue_spill() || !self.journal_has_room() {
             return;
         }
-        let takes_stage = !self.home.is_spilling() && !self.is_ahead_of_merge();
+        let is_ahead = self.is_ahead_of_merge() || self.is_ahead_of_cleaning();
+        let takes_stage = !self.home.is_spilling() && !is_ahead;
         let releases = (&self.checkpoint as &dyn Releases, self.core.now());
         let moves: (&dyn Moves, &dyn Copies) = (&self.swap, &self.compaction);
         let wants = self.commit.wants(&self.stage, takes_stage, releases, moves);
@@ -57,6 +58,11 @@ impl Engine {
     /// Whether what clients wrote waits until the merge of a paged map has come further. So all wait a little, and nobody for its end.
     fn is_ahead_of_merge(&self) -> bool {
         !self.core.is_draining() && self.snapshotter.is_behind(&self.core)
+    }
+
+    /// Whether it waits until cleaning has come further, for the same reason.
+    fn is_ahead_of_cleaning(&self) -> bool {
+        !self.core.is_draining() && self.schedule.held_until(&self.core).is_some()
     }
 
     fn found_no_room(&mut self, content: Content) {

@@ -85,6 +85,10 @@ impl Engine {
         if self.snapshots_free_space() || frees_logs || self.snapshot_offers_more() {
             return self.demand_snapshot_for_room();
         }
+        // A log that failed a while ago is better than none.
+        if self.core.logs_mut().try_one_that_rests() {
+            return self.demand_snapshot_for_room();
+        }
         if self.compaction.has_unnamed() {
             return self.compaction.forget(&mut self.core);
         }

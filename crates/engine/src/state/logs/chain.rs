@@ -135,6 +135,22 @@ impl Logs {
         self.is_lost(index) || self.get(index).is_some_and(|ring| ring.is_stuck)
     }
 
+    /// Ends the rest of a log that took no record and of which nothing is needed, for whoever finds no room without: of several that whose
+    /// rest would end first. Says whether there is one; a snapshot makes it free.
+    pub(crate) fn try_one_that_rests(&mut self) -> bool {
+        let would_be_spent = |index: &u32| {
+            let ring = self.get(*index).filter(|_| !self.is_lost(*index));
+            ring.is_some_and(|ring| ring.rests_empty() && !ring.claimed)
+        };
+        let resting = self.resting.iter().filter(|(log, _)| would_be_spent(log));
+        let first = resting.min_by_key(|(_, until)| *until).map(|(log, _)| *log);
+        let with_bad_places = || self.with_bad_places.iter().copied().find(would_be_spent);
+        let Some(index) = first.or_else(with_bad_places) else { return false };
+        self.forget_bad_places(index);
+        self.end_rest(index);
+        true
+    }
+
     /// Whether it is held.
     pub fn is_held(&self, index: u32) -> bool {
         self.get(index).is_some_and(|ring| ring.is_held)
@@ -155,6 +171,18 @@ impl Logs {
         KEPT_LOGS_MIN.max((device.end - device.start) / LOGS_OF_ONE_KEPT)
     }
 
+    /// Bytes in free logs of all devices that clients' records may begin, and of all logs.
+    pub(crate) fn room_of_chain(&self) -> (u64, u64) {
+        let logs: u32 = self.by_device().map(|device| self.left_in(&device)).sum();
+        let log_bytes = u64::from(self.blocks()) * self.block_bytes() as u64;
+        (u64::from(logs) * log_bytes, u64::from(self.count()) * log_bytes)
+    }
+
+    /// How many logs of a device clients' records may begin.
+    fn left_in(&self, device: &Range<u32>) -> u32 {
+        self.free_in(device).saturating_sub(Self::kept_in(device))
+    }
+
     /// How many logs of a device may.
     pub fn free_in(&self, device: &Range<u32>) -> u32 {
         let run = self.runs.iter().find(|run| run.first == device.start);
@@ -172,6 +200,11 @@ impl Logs {
             Some(ring) if is_spent(ring) => Use::Spent,
             _ => Use::Used,
         }
+    }
+
+    /// Whether nothing of a log is needed, and a snapshot makes it free.
+    pub(crate) fn is_spent(&self, index: u32) -> bool {
+        self.use_of(index) == Use::Spent
     }
 
     /// Takes note of what a log is good for now: it is asked for each request, and there may be hundreds of thousands.
@@ -305,9 +338,8 @@ impl Logs {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log))?;
         let mut others = (1..devices.len()).map(|step| (here + step) % devices.len());
-        let left = |device: &Range<u32>| self.free_in(device).saturating_sub(Self::kept_in(device));
-        let next = others.find(|device| left(&devices[*device]) > 0)?;
-        Some((next, left(&devices[here])))
+        let next = others.find(|device| self.left_in(&devices[*device]) > 0)?;
+        Some((next, self.left_in(&devices[here])))
     }
 
     /// Whether the device of a log has as many free ones as clients' records must leave.
@@ -344,7 +376,9 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearhead_disk::Nanos;
     use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
+    use nearhead_format::{Entry, Place};
 
     const MIB: u64 = 1 << 20;
 
@@ -414,6 +448,28 @@ mod tests {
         logs.snapshot_committed();
         assert_eq!(logs.claim_for(6).position, 0);
         assert!(logs.is_free(6));
+    }
+
+    #[test]
+    fn a_log_that_rests_is_tried_again_only_if_nothing_of_it_is_needed() {
+        let mut logs = chain();
+        logs.advance(3, 0, 10);
+        let first_sector = logs.block_offset(3, 0).unwrap() / 512;
+        logs.add_live(first_sector, 8, 8);
+        logs.snapshot_begins(&[]);
+        logs.snapshot_committed();
+        for log in [3, 4] {
+            logs.note_bad(log, 10, 1, Nanos::ZERO);
+            logs.rest(log, Nanos::ZERO);
+        }
+        assert!(!logs.is_free(4), "it rests");
+        assert!(logs.try_one_that_rests());
+        assert!(logs.is_free(4) && !logs.is_free(3));
+        assert!(!logs.try_one_that_rests(), "the other one holds something");
+        assert_eq!(logs.check_uses(), Ok(()));
+        let place = Place::Log { chunk_sector: first_sector, chunk_len: 8, offset: 0 };
+        logs.drop_live(&Entry { home_sector: 0, len_sectors: 8, place, crc: 0 });
+        assert!(logs.try_one_that_rests() && logs.is_free(3));
     }
 
     #[test]

@@ -445,9 +445,17 @@ impl Ring {
 
     /// Whether nothing in the log is needed by the map or by a recovery.
     pub(crate) fn is_unused(&self) -> bool {
-        let holds_something = self.live_sectors_total > 0 || self.protects_any();
         // What is known of it would be forgotten with it.
-        !holds_something && !self.quarantined && !self.is_held && self.bad.is_empty()
+        self.holds_nothing() && !self.quarantined && self.bad.is_empty()
+    }
+
+    /// Whether nothing in it is needed, and it, or a place in it, rests because it took no record.
+    pub(super) fn rests_empty(&self) -> bool {
+        self.holds_nothing() && (self.quarantined || !self.bad.is_empty())
+    }
+
+    fn holds_nothing(&self) -> bool {
+        self.live_sectors_total == 0 && !self.protects_any() && !self.is_held
     }
 
     /// Blocks that cannot be written now.
