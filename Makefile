@@ -69,6 +69,10 @@ test: ## format, style, lints and every test
 	@$(CARGO) run --quiet --package xtask -- ci
 
 # Not part of `make test`: an emulated processor takes half an hour.
+.PHONY: test-boot
+test-boot: ## a machine that starts with a volume in fstab, by ublk, nbd and loop, in a guest; needs what test-guest does
+	@scripts/test-boot $(or $(WAYS),ublk nbd loop)
+
 .PHONY: test-guest
 test-guest: ## attached volumes by ublk, nbd and loop, in a guest with a kernel of Debian's; needs qemu-system-x86, busybox-static, cpio and kmod
 	@scripts/test-guest $(WAYS)

@@ -36,6 +36,10 @@ fn a_volume_is_a_block_device_until_it_is_detached_and_keeps_what_was_written() 
     assert!(status.contains(&device), "it is found by its device, too: {status}");
     assert!(status.contains(&format!(" s on {device}\n")), "and is nowhere else: {status}");
     run_fails(&scratch, &["stop", &device], &["is attached as", "nearhead detach"]);
+    let kernel_name = std::fs::canonicalize(&device).unwrap();
+    let for_udev = Path::new("/run/nearhead/devices").join(kernel_name.file_name().unwrap());
+    let known = std::fs::read_link(&for_udev).unwrap();
+    assert_eq!(known, Path::new(&attached.name), "what its device is called, for udev");
     let file = attached.open();
     let mut data = BufferMut::zeroed(1 << 20);
     data.fill(7);
@@ -50,6 +54,7 @@ fn a_volume_is_a_block_device_until_it_is_detached_and_keeps_what_was_written() 
     let other = run(&scratch, &["attach", &attached.target, "--as", "another"]);
     assert_eq!(other.status.code(), Some(1), "the volume is served already");
     attached.detach(&["--drain"]);
+    assert!(std::fs::read_link(&for_udev).is_err(), "the device is nobody's");
     attached.attach(&["--read-only"]);
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(OFlags::DIRECT.bits().cast_signed());

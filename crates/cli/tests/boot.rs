@@ -143,6 +143,8 @@ fn systemd_finds_nothing_wrong_with_what_is_generated() {
     let unit = "nearhead-attach@.service";
     let text = std::fs::read_to_string(format!("{CONTRIB}/{unit}")).unwrap();
     let units = scratch.path("units");
+    let waits = "local-fs.target waits for the mount, and with `nofail` not even for that";
+    assert!(!text.contains("Before=local-fs.target"), "{waits}");
     std::fs::write(units.join(unit), text.replace("/usr/local/bin/nearhead", program)).unwrap();
     let path = units.join("nearhead-attach@a-b.service.d/50-fstab.conf");
     let text = std::fs::read_to_string(&path).unwrap().replace("/usr/local/bin/nearhead", program);

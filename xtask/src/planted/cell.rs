@@ -196,8 +196,9 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// Seeds, and steered lives, unless one that fails comes before.
-const SEEDS: &str = "0..1000";
+/// Seeds, and steered lives, unless one that fails comes before. Lower seeds have no choice of what was added later.
+const SEEDS: &str = "79600000000000..79600000001000";
+const SEEDS_OF_CHAINS: &str = "79600000000000..79600000010000";
 const STEERED_LIVES_MAX: &str = "1000";
 
 /// So many lives are counted of those by seed, whether they fail or not.
@@ -206,22 +207,33 @@ const COUNTED: u64 = 100;
 /// Steered lives without a mistake, of which none may fail.
 const STEERED_WITHOUT: u64 = 240;
 
+/// Which of the simulator's lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lives {
+    /// As seeds choose them.
+    BySeed,
+    /// Those of seeds that choose a chain.
+    OnChains,
+    /// A campaign.
+    Steered,
+}
+
 /// The simulator's lives: a hundred, or as many as the first that fails needs, within a bound of processor time.
 pub(super) fn try_swarm(
     root: &Path,
     programs: &Programs,
     choice: Choice<'_>,
-    is_steered: bool,
+    lives: Lives,
     limit: Duration,
 ) -> Cell {
     let Some(path) = programs.simulator() else { return Cell::Broken };
     let mut command = Command::new(path);
     command.args(["--count", "--threads", "1"]);
-    if is_steered {
-        command.args(["--steer", STEERED_LIVES_MAX, "--campaign", "1"]);
-    } else {
-        command.args(["--seeds", SEEDS]);
-    }
+    match lives {
+        Lives::BySeed => command.args(["--seeds", SEEDS]),
+        Lives::OnChains => command.args(["--seeds", SEEDS_OF_CHAINS, "--preset", "gecko"]),
+        Lives::Steered => command.args(["--steer", STEERED_LIVES_MAX, "--campaign", "1"]),
+    };
     choice.apply(&mut command);
     command.envs(MEMORY).current_dir(root);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
@@ -232,28 +244,28 @@ pub(super) fn try_swarm(
     let without = matches!(choice, Choice::None { .. });
     let cell = watch_lines(&mut child, stderr, bounds, |line| {
         // What it says until it ends is more than was asked for.
-        let had_enough = last.as_ref().is_some_and(|last| is_enough(last, without, is_steered));
+        let had_enough = last.as_ref().is_some_and(|last| is_enough(last, without, lives));
         if !had_enough {
-            last = lives(line).or(last.take());
+            last = lives_of(line).or(last.take());
         }
-        last.as_ref().is_some_and(|last| is_enough(last, without, is_steered))
+        last.as_ref().is_some_and(|last| is_enough(last, without, lives))
     });
     // One that ends before a life has ended was not understood.
     last.unwrap_or(if matches!(cell, Cell::TimeUp(_)) { cell } else { Cell::Broken })
 }
 
 /// Whether no more lives are asked for.
-fn is_enough(cell: &Cell, without: bool, is_steered: bool) -> bool {
+fn is_enough(cell: &Cell, without: bool, lives: Lives) -> bool {
     let Cell::Lives { failed, lived } = *cell else { return false };
-    match (without, is_steered) {
-        (true, true) => lived >= STEERED_WITHOUT,
-        (false, true) => failed > 0,
-        (_, false) => lived >= COUNTED && (failed > 0 || without),
+    match (without, lives) {
+        (true, Lives::Steered) => lived >= STEERED_WITHOUT,
+        (false, Lives::Steered) => failed > 0,
+        _ => lived >= COUNTED && (failed > 0 || without),
     }
 }
 
 /// From what the simulator says after each life.
-fn lives(line: &[u8]) -> Option<Cell> {
+fn lives_of(line: &[u8]) -> Option<Cell> {
     let words = std::str::from_utf8(line).ok()?.strip_suffix(" lives")?;
     let (failed, lived) = words.split_once(" of ")?;
     Some(Cell::Lives { failed: failed.parse().ok()?, lived: lived.parse().ok()? })
@@ -272,23 +284,24 @@ mod tests {
 
     #[test]
     fn the_lives_that_found_a_mistake_are_read_from_what_the_simulator_says() {
-        let found = lives(b"3 of 100 lives");
+        let found = lives_of(b"3 of 100 lives");
         assert_eq!(found, Some(Cell::Lives { failed: 3, lived: 100 }));
         assert!(found.is_some_and(|cell| cell.is_found()));
-        assert_eq!(lives(b"a warning about lives"), None);
+        assert_eq!(lives_of(b"a warning about lives"), None);
         assert!(!Cell::Lives { failed: 0, lived: 2000 }.is_found());
     }
 
     #[test]
     fn a_hundred_lives_are_counted_and_more_only_until_one_fails() {
-        let enough = |failed, lived, without, is_steered| {
-            is_enough(&Cell::Lives { failed, lived }, without, is_steered)
+        let enough = |failed, lived, without, lives| {
+            is_enough(&Cell::Lives { failed, lived }, without, lives)
         };
-        assert!(!enough(3, 99, false, false) && enough(3, 100, false, false));
-        assert!(!enough(0, 100, false, false) && enough(1, 700, false, false));
-        assert!(!enough(0, 99, true, false) && enough(0, 100, true, false));
-        assert!(!enough(0, 900, false, true) && enough(1, 2, false, true));
-        assert!(!enough(1, 239, true, true) && enough(0, 240, true, true));
+        let (by_seed, steered) = (Lives::BySeed, Lives::Steered);
+        assert!(!enough(3, 99, false, by_seed) && enough(3, 100, false, by_seed));
+        assert!(!enough(0, 100, false, Lives::OnChains) && enough(1, 700, false, by_seed));
+        assert!(!enough(0, 99, true, by_seed) && enough(0, 100, true, by_seed));
+        assert!(!enough(0, 900, false, steered) && enough(1, 2, false, steered));
+        assert!(!enough(1, 239, true, steered) && enough(0, 240, true, steered));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) mod patches;
 use crate::sandbox::{Sandbox, target_folder};
 use crate::tidy::{Finding, Tree};
 use build::{Programs, build};
-use cell::{Cell, Choice, try_rung};
+use cell::{Cell, Choice, Lives, try_rung};
 use patch::Patch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -153,9 +153,10 @@ const RUNGS: [Rung; 23] = [
     rung("real daemon", &[("nearhead-cli", "power_cuts")], &[]),
 ];
 
-/// The simulator is asked for all of its lives, so that it can say how many of them find the mistake; and for a
-/// campaign, which says how many lives the first that fails needs.
-const SWARM: [&str; 2] = ["swarm", "steered"];
+/// The simulator is asked for all of its lives, so that it can say how many of them find the mistake; for those on chains, of which one in eight
+/// is; and for a campaign, which says how many lives the first that fails needs.
+const SWARM: [(&str, Lives); 3] =
+    [("swarm", Lives::BySeed), ("chains", Lives::OnChains), ("steered", Lives::Steered)];
 
 /// A line of the table.
 struct Row {
@@ -245,8 +246,8 @@ impl Asked<'_> {
         if let Some(rung) = RUNGS.get(column) {
             return try_rung(self.root, self.programs, rung, choice, self.limit);
         }
-        let is_steered = column > RUNGS.len();
-        cell::try_swarm(self.root, self.programs, choice, is_steered, self.limit)
+        let (_, lives) = SWARM[column - RUNGS.len()];
+        cell::try_swarm(self.root, self.programs, choice, lives, self.limit)
     }
 }
 
@@ -347,7 +348,7 @@ fn print_head(limit: Duration) {
 }
 
 fn columns() -> Vec<&'static str> {
-    RUNGS.iter().map(|rung| rung.name).chain(SWARM).collect()
+    RUNGS.iter().map(|rung| rung.name).chain(SWARM.map(|(name, _)| name)).collect()
 }
 
 /// What each rung comes to and finds, and what no other one does.

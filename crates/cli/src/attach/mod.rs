@@ -15,6 +15,7 @@ mod place;
 mod resize;
 mod supervisor;
 mod ublk_device;
+mod udev;
 mod upgrade;
 mod worker;
 mod worker_process;

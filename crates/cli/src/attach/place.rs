@@ -11,10 +11,12 @@
 //!                             log.before  the newest lines of it when it was cut, if it was
 //!                             failed      why it did not end well, if it did not
 //! /dev/nearhead/NAME                      -> the block device
+//! /run/nearhead/devices/DEVICE            -> NAME, for udev (`udev.rs`)
 //! ```
 //!
 //! All of it is gone after a restart of the machine. Nothing here looks into `file/`: whoever serves it may be looking here himself.
 
+use super::udev;
 use crate::target::backing_path;
 use nearhead_settings::ServeArgs;
 use rustix::fs::{FlockOperation, flock};
@@ -217,6 +219,9 @@ impl Place {
 
     /// Takes everything away. What is mounted in it stays.
     pub(super) fn remove(&self) {
+        if let Ok(facts) = self.facts() {
+            udev::forget(&facts.device, &self.name);
+        }
         let _ = std::fs::remove_file(self.link());
         let (kept, ended, socket) = (self.kept(), self.ended(), self.socket());
         for path in [self.facts_path(), kept, ended, socket, self.log(), self.log_before()] {

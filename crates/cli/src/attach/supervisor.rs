@@ -298,6 +298,7 @@ impl Supervisor<'_> {
         let Some(facts) = &mut self.facts else { return Ok(()) };
         device.clone_into(&mut facts.device);
         self.place.make_link(device)?;
+        super::udev::note(device, &self.place.name)?;
         self.tell_others();
         let (name, link) = (&self.place.name, self.place.link());
         let outlives_a_kill = self.device.outlives_a_kill();
