@@ -35,6 +35,7 @@ pub(crate) fn run(
         disk: disk.disks.clone(),
         preset: preset.map(NamedPreset::by_name).transpose().map_err(told)?,
         choices: loads::choices(choices).map_err(told)?,
+        policies: None,
         answers: answers.map(answers_of).transpose().map_err(told)?,
         loads: loads::parse(loads, &traces).map_err(told)?,
         span: span_of(warm_up_s, duration_s).map_err(told)?,

@@ -5,6 +5,7 @@
 
 use nearhead_calibrate::tracks_in_virtual_time;
 use nearhead_disk::{Disk, Tracks};
+use nearhead_engine::Policies;
 use nearhead_format::layout::DataParts;
 use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
@@ -67,14 +68,15 @@ pub fn volume<D: Disk>(
     answers: Answers,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
-    volume_as(disk, &create_options(preset, answers), tracks)
+    volume_as(disk, &create_options(preset, answers), tracks, None)
 }
 
-/// A volume just created as `options` say.
+/// A volume just created as `options` say, with these policies instead of its preset's, if any.
 pub fn volume_as<D: Disk>(
     disk: D,
     options: &CreateOptions,
     tracks: Vec<Arc<Tracks>>,
+    policies: Option<&dyn Policies>,
 ) -> Result<Volume<D>, String> {
     let preset = options.preset;
     let layout =
@@ -92,5 +94,10 @@ pub fn volume_as<D: Disk>(
         label: options.label.clone(),
         map_device_id: None,
     };
-    Ok(Volume::start_empty(disk, superblock, preset, |_, config| config.tracks = tracks))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
+        config.tracks = tracks;
+        if let Some(policies) = policies {
+            policies.configure(config);
+        }
+    }))
 }

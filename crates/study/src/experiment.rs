@@ -10,7 +10,7 @@ use crate::outcome::{DiskTimes, Outcome, VolumeOutcome};
 use crate::recorder::{Recorded, Recorder};
 use crate::running::Running;
 use nearhead_disk::{Disk, Nanos, Tracks};
-use nearhead_engine::Status;
+use nearhead_engine::{Policies, Status};
 use nearhead_models::{MODEL_PREFIX, Report};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
@@ -89,6 +89,8 @@ pub struct Experiment {
     pub preset: Option<NamedPreset>,
     /// How that departs from its preset.
     pub choices: VolumeChoices,
+    /// Policies instead of its preset's.
+    pub policies: Option<Arc<dyn Policies>>,
     /// When writes are answered; `None`: early if a trace asks for flushes or FUA, or durable points are made by flushes, else when durable.
     pub answers: Option<Answers>,
     /// Who works on it.
@@ -100,7 +102,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs it, for as long as `goes_on` says so.
+    /// Runs it, for as long as `goes_on` and its policies say so.
     ///
     /// # Errors
     /// What cannot be meant, or run; [`StudyError::Stopped`] if it was stopped.
@@ -112,6 +114,8 @@ impl Experiment {
         let mut disk = self.disk.clone();
         // Where a reply means durable nothing volatile is in between, as in the papers; where flushes decide there is something to flush.
         disk.set_write_cache(answers == Answers::OnFlush);
+        let policies = self.policies.as_deref();
+        let goes_on = &mut || policies.is_none_or(Policies::go_on) && goes_on();
         let run = Run { experiment: self, answers, makeups, goes_on };
         disk.with(self.preset.as_ref(), run).map_err(StudyError::Failed)?
     }
@@ -125,6 +129,12 @@ impl Experiment {
         if self.preset.is_none() && self.choices != VolumeChoices::default() {
             return refuse(
                 "expected no configuration of a volume on the plain disk; name a preset".to_owned(),
+            );
+        }
+        if self.preset.is_none() && self.policies.is_some() {
+            return refuse(
+                "expected no policies on the plain disk; name the preset whose other policies are to stay"
+                    .to_owned(),
             );
         }
         match self.span {
@@ -193,7 +203,8 @@ impl OnDisk for Run<'_> {
             fragments: choices.fragments.unwrap_or(plain.fragments),
             ..plain
         };
-        Ok(self.play(&mut volume_as(disk, &options, tracks)?))
+        let policies = self.experiment.policies.as_deref();
+        Ok(self.play(&mut volume_as(disk, &options, tracks, policies)?))
     }
 }
 
