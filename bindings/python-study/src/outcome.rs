@@ -13,11 +13,13 @@ use zerocopy::IntoBytes;
 #[pyclass(frozen, module = "nearhead._native")]
 pub(crate) struct Outcome {
     outcome: nearhead_study::Outcome,
+    /// How often a placement in Python was asked, if it never named a place.
+    asked_in_vain: Option<u64>,
 }
 
 impl Outcome {
-    pub(crate) fn new(outcome: nearhead_study::Outcome) -> Self {
-        Self { outcome }
+    pub(crate) fn new(outcome: nearhead_study::Outcome, asked_in_vain: Option<u64>) -> Self {
+        Self { outcome, asked_in_vain }
     }
 
     fn latency(&self, load: usize, class: &str) -> PyResult<&Histogram> {
@@ -129,6 +131,11 @@ impl Outcome {
             dict.set_item(name, PyBytes::new(py, bytes))?;
         }
         Ok(Some(dict))
+    }
+
+    /// How often a placement in Python was asked where a record goes, if it never named a place.
+    fn asked_in_vain(&self) -> Option<u64> {
+        self.asked_in_vain
     }
 
     /// Requests and transfers that were not written down any more, as there were too many.
