@@ -3,8 +3,8 @@
     make wheel
     target/python-venv/bin/python bindings/python-study/bench_policies.py
 
-Each policy is one of the examples, and counts what it is asked. Small random requests go to an emulated disk without content, half of them writes that must be
-durable. Beside it the same run with the preset's own policies, in turns; medians are shown. Times are of the processor, which others cannot take, and on the clock.
+Each policy is one of the examples, and counts what it is asked. Small random requests go to an emulated disk without content, half of them writes that
+must be durable. Beside it the same run with the preset's own policies, in turns; medians are shown. Times are of the processor, which others cannot take, and on the clock.
 """
 
 import argparse

@@ -24,7 +24,11 @@ class AtRest(Cleaner):
 
 def main():
     # Two bursts of writes with ten seconds between them.
-    bursts = [nearhead.Request(at_s=start + place * 0.02, offset_bytes=place * 7919 % 10_000 * (1 << 20), len_bytes=4096) for start in (0, 20) for place in range(500)]
+    bursts = [
+        nearhead.Request(at_s=start + place * 0.02, offset_bytes=place * 7919 % 10_000 * (1 << 20), len_bytes=4096)
+        for start in (0, 20)
+        for place in range(500)
+    ]
     trace = nearhead.Trace.from_requests(bursts)
     for after_s in (0.1, 1, 100):
         result = nearhead.Experiment("st3146855fc", "mlb", trace, cleaner=AtRest(after_s)).run()

@@ -84,6 +84,6 @@ class Experiment:
         )
         in_vain = outcome.asked_in_vain()
         if in_vain is not None:
-            name = type(made["placement"].policy).__name__
-            warnings.warn(f"placement {name}: asked {in_vain} times where a record goes, it never named a place", RuntimeWarning, stacklevel=2)
+            name = made["placement"].policy.name or type(made["placement"].policy).__name__
+            warnings.warn(f"placement {name!r}: asked {in_vain} times where a record goes, it never named a place", RuntimeWarning, stacklevel=2)
         return Result(outcome, {question: maker.policy for question, maker in made.items()})

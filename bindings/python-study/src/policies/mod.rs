@@ -8,13 +8,15 @@
 
 mod admission;
 mod cleaner;
+mod cleaning_view;
 mod lent;
 mod placement;
+mod placement_view;
 pub(crate) mod suite;
 
 pub(crate) use admission::{Command, Outstanding};
-pub(crate) use cleaner::{CleaningView, Move};
-pub(crate) use placement::{Completed, Need, PlacementView, Spot};
+pub(crate) use cleaning_view::{CleaningView, Move};
+pub(crate) use placement_view::{Completed, Need, PlacementView, Spot};
 
 use nearhead_engine::{Config, Policies};
 use pyo3::prelude::*;

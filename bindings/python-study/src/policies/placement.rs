@@ -1,6 +1,7 @@
-//! A placement that is written in Python, and what it is shown: numbers and the state of the logs.
+//! A placement that is written in Python: what the engine asks it, and which of its answers the engine can follow.
 
 use super::lent::{self, Owner};
+use super::placement_view::{Completed, Need, PlacementView, Spot};
 use super::{Book, Failed, shown};
 use crate::told;
 use nearhead_engine::placement::{self, Placement, Seen, View};
@@ -8,194 +9,6 @@ use pyo3::prelude::*;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Most logs that are listed at once.
-const LISTED_MAX: usize = 1 << 16;
-
-/// Where a record goes: the log, the block of it where the record begins, and the log that would have been best, which the record claims.
-#[pyclass(frozen, eq, hash, get_all, module = "nearhead._native")]
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Spot {
-    log: u32,
-    block: u32,
-    wanted: u32,
-}
-
-#[pymethods]
-impl Spot {
-    #[new]
-    #[pyo3(signature = (log, block, wanted=None))]
-    fn new(log: u32, block: u32, wanted: Option<u32>) -> Self {
-        Self { log, block, wanted: wanted.unwrap_or(log) }
-    }
-
-    /// So that an object that keeps one can be copied.
-    fn __getnewargs__(&self) -> (u32, u32, u32) {
-        (self.log, self.block, self.wanted)
-    }
-
-    fn __repr__(&self) -> String {
-        let Self { log, block, wanted } = self;
-        format!("Spot(log={log}, block={block}, wanted={wanted})")
-    }
-}
-
-/// What a record needs.
-#[pyclass(frozen, eq, hash, get_all, module = "nearhead._native")]
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct Need {
-    blocks: u32,
-    reserve_blocks: u32,
-}
-
-#[pymethods]
-impl Need {
-    #[new]
-    #[pyo3(signature = (blocks, reserve_blocks=0))]
-    fn new(blocks: u32, reserve_blocks: u32) -> Self {
-        Self { blocks, reserve_blocks }
-    }
-
-    fn __getnewargs__(&self) -> (u32, u32) {
-        (self.blocks, self.reserve_blocks)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Need(blocks={}, reserve_blocks={})", self.blocks, self.reserve_blocks)
-    }
-}
-
-impl Need {
-    fn told(&self) -> placement::Need {
-        placement::Need { blocks: self.blocks, reserve: self.reserve_blocks }
-    }
-}
-
-/// A command that completed.
-#[pyclass(frozen, get_all, module = "nearhead._native")]
-pub(crate) struct Completed {
-    /// Log and block behind the record, if it is one.
-    record_end: Option<(u32, u32)>,
-    offset_bytes: u64,
-    len_bytes: u64,
-    took_ns: u64,
-    has_moved: bool,
-    is_ok: bool,
-}
-
-/// What is shown of the volume.
-#[pyclass(frozen, module = "nearhead._native")]
-pub(crate) struct PlacementView {
-    owner: Owner,
-}
-
-impl PlacementView {
-    fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> PyResult<T> {
-        lent::look_placing(&self.owner, look)
-    }
-}
-
-#[pymethods]
-impl PlacementView {
-    #[getter]
-    fn now_ns(&self) -> PyResult<u64> {
-        self.look(|view| view.now.0)
-    }
-
-    #[getter]
-    fn head_offset_bytes(&self) -> PyResult<u64> {
-        self.look(|view| view.head_offset)
-    }
-
-    #[getter]
-    fn is_idle(&self) -> PyResult<bool> {
-        self.look(|view| view.is_idle)
-    }
-
-    #[getter]
-    fn commands_on_disk(&self) -> PyResult<u32> {
-        self.look(|view| view.on_disk)
-    }
-
-    #[getter]
-    fn log_count(&self) -> PyResult<u32> {
-        self.look(|view| view.logs.count())
-    }
-
-    #[getter]
-    fn log_blocks(&self) -> PyResult<u32> {
-        self.look(|view| view.logs.blocks())
-    }
-
-    #[getter]
-    fn block_bytes(&self) -> PyResult<usize> {
-        self.look(|view| view.logs.block_bytes())
-    }
-
-    #[getter]
-    fn takes_records_anywhere(&self) -> PyResult<bool> {
-        self.look(|view| view.logs.take_records_anywhere())
-    }
-
-    #[pyo3(signature = (offset_bytes=None, count=64))]
-    fn logs_near(&self, offset_bytes: Option<u64>, count: usize) -> PyResult<Vec<u32>> {
-        self.look(|view| {
-            let near = view.logs.near(offset_bytes.unwrap_or(view.head_offset));
-            near.take(count.min(LISTED_MAX)).collect()
-        })
-    }
-
-    fn is_claimed(&self, log: u32) -> PyResult<bool> {
-        self.look(|view| view.logs.is_claimed(log))
-    }
-
-    fn is_full(&self, log: u32) -> PyResult<bool> {
-        self.look(|view| view.logs.is_full(log))
-    }
-
-    fn fill_pct(&self, log: u32) -> PyResult<u32> {
-        self.look(|view| view.logs.fill_pct_of(log))
-    }
-
-    fn has_room(&self, log: u32, need: &Need) -> PyResult<bool> {
-        self.look(|view| view.logs.has_room(log, need.told()))
-    }
-
-    fn next_place(&self, log: u32, need: &Need) -> PyResult<Option<u32>> {
-        self.look(|view| view.logs.next_place(log, need.told()))
-    }
-
-    fn place_from(&self, log: u32, block: u32, need: &Need) -> PyResult<Option<u32>> {
-        self.look(|view| view.logs.place_from(log, block, need.told()))
-    }
-
-    fn accepts(&self, log: u32, block: u32, need: &Need) -> PyResult<bool> {
-        self.look(|view| view.logs.accepts(log, block, need.told()))
-    }
-
-    #[pyo3(signature = (need, offset_bytes=None))]
-    fn nearest_claimed(&self, need: &Need, offset_bytes: Option<u64>) -> PyResult<Option<u32>> {
-        self.look(|view| {
-            view.logs.nearest_claimed(offset_bytes.unwrap_or(view.head_offset), need.told())
-        })
-    }
-
-    fn block_offset_bytes(&self, log: u32, block: u32) -> PyResult<Option<u64>> {
-        self.look(|view| view.logs.block_offset(log, block))
-    }
-
-    fn begins_in_ns(&self, log: u32, block: u32) -> PyResult<Option<u64>> {
-        self.look(|view| begins_in_ns(view, log, block))
-    }
-}
-
-/// How long until a record that leaves now would begin there, if it is known where tracks are and that holds.
-fn begins_in_ns(view: &View<'_>, log: u32, block: u32) -> Option<u64> {
-    let drives = view.drives.filter(|drives| drives.is_trusted())?;
-    let (drive, byte) = drives.part(view.logs.block_offset(log, block)?);
-    let access = drive.access(byte);
-    Some((access + drive.wait(byte, view.now + access)?).0)
-}
 
 /// What a maker gives.
 #[derive(FromPyObject)]
@@ -286,7 +99,12 @@ fn why_not(spot: placement::Spot, need: placement::Need, view: &View<'_>) -> Str
     }
     match logs.next_place(log, need) {
         None => format!("log {log} has no room"),
-        Some(next) => format!("log {log} takes the record at block {next}, and not there"),
+        Some(next) => {
+            let block = spot.block;
+            format!(
+                "log {log} takes no such record at block {block}; the next that it does is at block {next}"
+            )
+        }
     }
 }
 
