@@ -1,6 +1,8 @@
 """Policies in Python: that they are as good as those in Rust, whom they belong to, and what they are shown."""
 
+import ast
 import copy
+import operator
 import pickle
 import random
 import subprocess
@@ -285,6 +287,21 @@ def test_every_number_is_answered(disk, mix):
     for preset in ("singlelog", "mlb", "nearhead"):
         result = nearhead.Experiment(disk, preset, mix, placement=Curious, cleaner=Waking).run()
         assert result.policies["placement"].asked > 40 and result.policies["cleaner"].asked > 40
+
+
+def test_what_a_policy_is_shown_has_the_words_of_its_stub():
+    stub = ast.parse((Path(nearhead.__file__).parent / "_native.pyi").read_text())
+    words = {}
+    for kind in (node for node in stub.body if isinstance(node, ast.ClassDef) and node.name in policies.__all__):
+        words[kind.name] = ast.get_docstring(kind)
+        questions = (node for node in kind.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"))
+        words.update({f"{kind.name}.{question.name}": ast.get_docstring(question) for question in questions})
+        shown = {name for name in vars(getattr(policies, kind.name)) if not name.startswith("__")}
+        assert shown == {name.split(".")[1] for name in words if name.startswith(f"{kind.name}.")}
+    assert len(words) > 60
+    for name, text in words.items():
+        found = operator.attrgetter(name)(policies).__doc__
+        assert found and text and found.split() == text.split(), name
 
 
 # Examples

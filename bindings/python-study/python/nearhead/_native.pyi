@@ -53,20 +53,25 @@ class Spot:
 
     def __new__(cls, log: int, block: int, wanted: int | None = None) -> Spot: ...
     @property
-    def log(self) -> int: ...
+    def log(self) -> int:
+        """The log."""
     @property
-    def block(self) -> int: ...
+    def block(self) -> int:
+        """The block of it where the record begins."""
     @property
-    def wanted(self) -> int: ...
+    def wanted(self) -> int:
+        """The log that would have been best."""
 
 class Need:
     """What a record needs: its length in blocks, and how many more have to be free behind it."""
 
     def __new__(cls, blocks: int, reserve_blocks: int = 0) -> Need: ...
     @property
-    def blocks(self) -> int: ...
+    def blocks(self) -> int:
+        """Length of the record."""
     @property
-    def reserve_blocks(self) -> int: ...
+    def reserve_blocks(self) -> int:
+        """How many more have to be free behind it."""
 
 class Completed:
     """A command that completed."""
@@ -103,10 +108,11 @@ class PlacementView:
     def is_idle(self) -> bool:
         """Nothing is on the disk or on its way there."""
     @property
-    def commands_on_disk(self) -> int: ...
+    def commands_on_disk(self) -> int:
+        """Commands that left and are not completed."""
     @property
     def log_count(self) -> int:
-        """Logs of the volume: 0 to this."""
+        """How many logs the volume has; their numbers begin at 0."""
     @property
     def log_blocks(self) -> int:
         """Blocks of a log."""
@@ -124,7 +130,8 @@ class PlacementView:
         """Whether it had no room worth looking for when it was last written."""
     def fill_pct(self, log: int) -> int:
         """Share of it that cannot be written now, 0 to 100."""
-    def has_room(self, log: int, need: Need) -> bool: ...
+    def has_room(self, log: int, need: Need) -> bool:
+        """Whether it can take the record."""
     def next_place(self, log: int, need: Need) -> int | None:
         """The first block from its write position on where it can take the record."""
     def place_from(self, log: int, block: int, need: Need) -> int | None:
@@ -143,11 +150,14 @@ class Command:
     """A command that waits for its turn."""
 
     @property
-    def priority(self) -> Priority: ...
+    def priority(self) -> Priority:
+        """"durable", "foreground", "bulk" or "background"."""
     @property
-    def len_bytes(self) -> int: ...
+    def len_bytes(self) -> int:
+        """Its length; of several that leave together that of a piece."""
     @property
-    def waited_ns(self) -> int: ...
+    def waited_ns(self) -> int:
+        """For how long."""
 
 class Outstanding:
     """What is on the disk."""
@@ -177,9 +187,11 @@ class Move:
 
     def __new__(cls, from_log: int, to_log: int) -> Move: ...
     @property
-    def from_log(self) -> int: ...
+    def from_log(self) -> int:
+        """The log that is emptied."""
     @property
-    def to_log(self) -> int: ...
+    def to_log(self) -> int:
+        """The log that takes what it holds."""
 
 class CleaningView:
     """What a cleaner may look at, while it is asked."""
@@ -188,7 +200,8 @@ class CleaningView:
     def now_ns(self) -> int:
         """The time."""
     @property
-    def second_of_day(self) -> int: ...
+    def second_of_day(self) -> int:
+        """Seconds since midnight."""
     @property
     def last_request_at_ns(self) -> int:
         """When a client asked for anything the last time."""
@@ -199,7 +212,8 @@ class CleaningView:
     def is_quiet(self) -> bool:
         """No request is under way."""
     @property
-    def last_pass_ended_at_ns(self) -> int: ...
+    def last_pass_ended_at_ns(self) -> int:
+        """When the last pass home ended."""
     @property
     def last_log(self) -> int:
         """The log of the newest record."""
@@ -211,15 +225,17 @@ class CleaningView:
         """How much of the room for writes smaller than a sector is taken."""
     @property
     def log_count(self) -> int:
-        """Logs of the volume: 0 to this."""
+        """How many logs the volume has; their numbers begin at 0."""
     def fill_pct(self, log: int | None = None) -> int:
         """Share that cannot be written now, 0 to 100, of a log or of all."""
     def logs_touched(self, count: int = 65536) -> list[int]:
         """Logs that hold something, protect something or are claimed, in their order: `count` of them, at most 65,536."""
-    def is_touched(self, log: int) -> bool: ...
+    def is_touched(self, log: int) -> bool:
+        """Whether it is one of those."""
     def is_needed(self, log: int) -> bool:
         """Whether it holds the newest copy of anything."""
-    def is_full(self, log: int) -> bool: ...
+    def is_full(self, log: int) -> bool:
+        """Whether it had no room worth looking for when it was last written."""
     def rests(self, log: int) -> bool:
         """Whether it is left alone for a while, since it did not take a record."""
     def asked(self) -> Asked:

@@ -14,8 +14,11 @@ const PRIORITIES: [&str; 4] = ["durable", "foreground", "bulk", "background"];
 /// A command that waits for its turn.
 #[pyclass(frozen, get_all, module = "nearhead._native")]
 pub(crate) struct Command {
+    /// "durable", "foreground", "bulk" or "background".
     priority: &'static str,
+    /// Its length; of several that leave together that of a piece.
     len_bytes: u64,
+    /// For how long.
     waited_ns: u64,
 }
 
@@ -27,7 +30,7 @@ impl Command {
     }
 }
 
-/// What is on the disk: a copy, a few dozen numbers.
+/// What is on the disk.
 #[pyclass(frozen, module = "nearhead._native")]
 pub(crate) struct Outstanding {
     of: admission::Outstanding,
@@ -35,6 +38,7 @@ pub(crate) struct Outstanding {
 
 #[pymethods]
 impl Outstanding {
+    /// Commands of this priority, or of all.
     #[pyo3(signature = (priority=None))]
     fn commands(&self, priority: Option<&str>) -> PyResult<u32> {
         match priority {
@@ -43,6 +47,7 @@ impl Outstanding {
         }
     }
 
+    /// Their bytes.
     #[pyo3(signature = (priority=None))]
     fn len_bytes(&self, priority: Option<&str>) -> PyResult<u64> {
         match priority {
@@ -51,6 +56,7 @@ impl Outstanding {
         }
     }
 
+    /// How much background work matters now: it can wait, it is asked for, nobody else is there, clients wait for it.
     #[getter]
     fn pace(&self) -> &'static str {
         match self.of.pace {
@@ -61,21 +67,25 @@ impl Outstanding {
         }
     }
 
+    /// A record waits until nothing is on the disk.
     #[getter]
     fn record_waits(&self) -> bool {
         self.of.record_waits
     }
 
+    /// Bytes that left since a durable command did that is still there, other such commands left out.
     #[getter]
     fn beside_durable_bytes(&self) -> u64 {
         self.of.beside_durable_bytes
     }
 
+    /// Foreground commands that wait for their turn.
     #[getter]
     fn foreground_waiting(&self) -> u32 {
         self.of.foreground_waiting
     }
 
+    /// How long the first of them has.
     #[getter]
     fn foreground_waited_ns(&self) -> u64 {
         self.of.foreground_waited.0
