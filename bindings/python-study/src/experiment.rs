@@ -58,8 +58,8 @@ pub(crate) fn run(
     }
     match ran {
         Ok(outcome) => {
-            let in_vain = brought.and_then(|brought| brought.asked_in_vain());
-            Ok(Outcome::new(outcome, in_vain))
+            let unheard = brought.and_then(|brought| brought.unheard());
+            Ok(Outcome::new(outcome, unheard))
         }
         Err(StudyError::Stopped) => {
             Err(signals.into_raised().unwrap_or_else(|| told(StudyError::Stopped)))

@@ -13,13 +13,13 @@ use zerocopy::IntoBytes;
 #[pyclass(frozen, module = "nearhead._native")]
 pub(crate) struct Outcome {
     outcome: nearhead_study::Outcome,
-    /// How often a placement in Python was asked, if it never named a place.
-    asked_in_vain: Option<u64>,
+    /// Which policy in Python never had a say, if one had none.
+    unheard: Option<String>,
 }
 
 impl Outcome {
-    pub(crate) fn new(outcome: nearhead_study::Outcome, asked_in_vain: Option<u64>) -> Self {
-        Self { outcome, asked_in_vain }
+    pub(crate) fn new(outcome: nearhead_study::Outcome, unheard: Option<String>) -> Self {
+        Self { outcome, unheard }
     }
 
     fn latency(&self, load: usize, class: &str) -> PyResult<&Histogram> {
@@ -133,9 +133,9 @@ impl Outcome {
         Ok(Some(dict))
     }
 
-    /// How often a placement in Python was asked where a record goes, if it never named a place.
-    fn asked_in_vain(&self) -> Option<u64> {
-        self.asked_in_vain
+    /// Which policy in Python never had a say, if one had none.
+    fn unheard(&self) -> Option<&str> {
+        self.unheard.as_deref()
     }
 
     /// Requests and transfers that were not written down any more, as there were too many.

@@ -123,9 +123,18 @@ def test_a_log_without_room_is_refused(disk):
 
 
 def test_a_placement_that_never_names_a_place_is_told_of(disk, mix):
-    with pytest.warns(RuntimeWarning, match="placement 'Never': asked [0-9]+ times where a record goes, it never named a place"):
+    with pytest.warns(RuntimeWarning, match="the placement was asked [0-9]+ times where a record goes, and never named a place"):
         result = nearhead.Experiment(disk, "mlb", mix, placement=Never).run()
     assert result.counters["records"] == 0 and result.workloads[0].requests == 500
+
+
+def test_a_policy_that_never_has_a_say_is_told_of(disk, mix):
+    with pytest.warns(RuntimeWarning, match="the placement was never asked"):
+        nearhead.Experiment(disk, "nolog", mix, placement=NearHead).run()
+    with pytest.raises(nearhead.Error, match="conformance on nolog: .*what never ran proves nothing; found that the placement was never asked"):
+        conformance(NearHead, "nolog", seeds=[1], every_cut=None)
+    with pytest.raises(nearhead.Error, match="found that the cleaner was never asked"):
+        conformance(AtRest, seeds=[], every_cut=None)
 
 
 def test_what_is_no_policy_is_refused_at_the_door(disk, mix):

@@ -82,8 +82,7 @@ class Experiment:
             made.get("admission"),
             made.get("cleaner"),
         )
-        in_vain = outcome.asked_in_vain()
-        if in_vain is not None:
-            name = made["placement"].policy.name or type(made["placement"].policy).__name__
-            warnings.warn(f"placement {name!r}: asked {in_vain} times where a record goes, it never named a place", RuntimeWarning, stacklevel=2)
+        unheard = outcome.unheard()
+        if unheard is not None:
+            warnings.warn(f"experiment: {unheard}", RuntimeWarning, stacklevel=2)
         return Result(outcome, {question: maker.policy for question, maker in made.items()})

@@ -95,8 +95,8 @@ def conformance(
     and with few logs, and one life in which several clients, arrays, growth and rot come together. Before them short workloads run of which every outcome
     of a cut at every moment is recovered; `every_cut` says that of the longest of these one in so many is tried, None that none is.
 
-    Raises what a policy raises, and `nearhead.Error` if a law is broken, an answer cannot be followed, two runs of one seed differ, or a placement never
-    named a place. The message says which part repeats it; what the suite itself says about a broken law goes to standard output and standard error. It
+    Raises what a policy raises, and `nearhead.Error` if a law is broken, an answer cannot be followed, two runs of one seed differ, or a policy never
+    had a say. The message says which part repeats it; what the suite itself says about a broken law goes to standard output and standard error. It
     runs on another thread. Ctrl-C is heard at once and ends it after the part under way; a policy that never answers is never done, so run an experiment
     with it first.
     """

@@ -7,6 +7,7 @@ use nearhead_engine::admission::{self, Admission, Pace};
 use pyo3::prelude::*;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Names of the classes, in their order.
 const PRIORITIES: [&str; 4] = ["durable", "foreground", "bulk", "background"];
@@ -156,6 +157,7 @@ impl Admission for Asked {
         waited: Nanos,
         outstanding: &admission::Outstanding,
     ) -> bool {
+        self.book.commands.fetch_add(1, Ordering::Relaxed);
         let answer = self.book.ask(|py| {
             let priority = PRIORITIES[class as usize];
             let command = Command { priority, len_bytes: bytes, waited_ns: waited.0 };

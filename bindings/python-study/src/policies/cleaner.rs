@@ -9,6 +9,7 @@ use nearhead_engine::cleaner::{self, Cleaner, Goal, WhenFull, Why};
 use pyo3::prelude::*;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Why a pass home is due, by its name.
 const REASONS: [(&str, Why); 4] =
@@ -57,6 +58,7 @@ impl Asked {
         method: Option<&Py<PyAny>>,
         read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
     ) -> Result<Option<T>, Failed> {
+        self.book.cleanings.fetch_add(1, Ordering::Relaxed);
         let Some(method) = method else { return Ok(None) };
         lent::cleaning(&self.owner, view, || {
             self.book.ask(|py| {

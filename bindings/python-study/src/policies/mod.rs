@@ -32,8 +32,11 @@ struct Failed;
 struct Book {
     has_failed: AtomicBool,
     failure: Mutex<Option<PyErr>>,
-    /// Questions where a record goes, and how many of them named a place.
+    /// How often the engine asked: where a record goes, who leaves, and what of it is emptied.
     records: AtomicU64,
+    commands: AtomicU64,
+    cleanings: AtomicU64,
+    /// How often a placement named a place.
     placed: AtomicU64,
 }
 
@@ -85,10 +88,22 @@ impl Brought {
         self.book.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// How often a placement was asked where a record goes without ever naming a place.
-    pub(crate) fn asked_in_vain(&self) -> Option<u64> {
-        let asked = self.book.records.load(Ordering::Relaxed);
-        (asked > 0 && self.book.placed.load(Ordering::Relaxed) == 0).then_some(asked)
+    /// Which of them never had a say, if one had none: what never ran proves nothing.
+    pub(crate) fn unheard(&self) -> Option<String> {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let asked = [
+            ("placement", &self.placement, &self.book.records),
+            ("admission", &self.admission, &self.book.commands),
+            ("cleaner", &self.cleaner, &self.book.cleanings),
+        ];
+        let never = asked.iter().find(|(_, maker, asked)| maker.is_some() && count(asked) == 0);
+        if let Some((question, ..)) = never {
+            return Some(format!("the {question} was never asked"));
+        }
+        let records = count(&self.book.records);
+        (records > 0 && count(&self.book.placed) == 0).then(|| {
+            format!("the placement was asked {records} times where a record goes, and never named a place")
+        })
     }
 }
 

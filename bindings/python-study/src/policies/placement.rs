@@ -146,13 +146,13 @@ impl Placement for Asked {
     }
 
     fn choose(&mut self, need: placement::Need, view: &View<'_>) -> Option<placement::Spot> {
+        self.book.records.fetch_add(1, Ordering::Relaxed);
         let answer = self.ask(view, |py, seen| {
             let asked = Need { blocks: need.blocks, reserve_blocks: need.reserve };
             let answer = self.made.place.call1(py, (seen, asked))?;
             self.read(answer.bind(py), need, view)
         });
         let Ok(spot) = answer else { return self.preset.choose(need, view) };
-        self.book.records.fetch_add(1, Ordering::Relaxed);
         self.book.placed.fetch_add(u64::from(spot.is_some()), Ordering::Relaxed);
         spot
     }

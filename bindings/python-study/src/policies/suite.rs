@@ -61,10 +61,9 @@ pub(crate) fn conformance(
         let what = text_of(&*panic);
         told(format!("conformance on {}: a law is broken in {part}: {what}", preset.name))
     })?;
-    if let Some(asked) = brought.asked_in_vain() {
+    if let Some(unheard) = brought.unheard() {
         return Err(told(format!(
-            "conformance on {}: expected the placement to name a place now and then, found that it was asked {asked} times and never did; \
-             what never ran proves nothing",
+            "conformance on {}: expected each policy to have a say, as what never ran proves nothing; found that {unheard}",
             preset.name
         )));
     }
