@@ -5,7 +5,7 @@
 
 use nearhead_calibrate::tracks_in_virtual_time;
 use nearhead_disk::{Disk, Tracks};
-use nearhead_engine::Policies;
+use nearhead_engine::Config;
 use nearhead_format::layout::DataParts;
 use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
@@ -68,15 +68,24 @@ pub fn volume<D: Disk>(
     answers: Answers,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
-    volume_as(disk, &create_options(preset, answers), tracks, None)
+    volume_as(disk, &create_options(preset, answers), tracks)
 }
 
-/// A volume just created as `options` say, with these policies instead of its preset's, if any.
+/// A volume just created as `options` say.
 pub fn volume_as<D: Disk>(
     disk: D,
     options: &CreateOptions,
     tracks: Vec<Arc<Tracks>>,
-    policies: Option<&dyn Policies>,
+) -> Result<Volume<D>, String> {
+    volume_with(disk, options, tracks, |_| ())
+}
+
+/// The same, with what `configure` changes of its configuration.
+pub fn volume_with<D: Disk>(
+    disk: D,
+    options: &CreateOptions,
+    tracks: Vec<Arc<Tracks>>,
+    configure: impl FnOnce(&mut Config),
 ) -> Result<Volume<D>, String> {
     let preset = options.preset;
     let layout =
@@ -96,8 +105,6 @@ pub fn volume_as<D: Disk>(
     };
     Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
         config.tracks = tracks;
-        if let Some(policies) = policies {
-            policies.configure(config);
-        }
+        configure(config);
     }))
 }

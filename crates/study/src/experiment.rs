@@ -2,7 +2,7 @@
 //!
 //! It keeps true that a run depends on nothing but the experiment, and that it can be stopped at any time by whoever started it.
 
-use crate::dataless::{Answers, create_options, volume_as};
+use crate::dataless::{Answers, create_options, volume_with};
 use crate::disks::{Disks, Modelled, OnDisk};
 use crate::load::Load;
 use crate::meter::{Meter, Visits};
@@ -114,8 +114,6 @@ impl Experiment {
         let mut disk = self.disk.clone();
         // Where a reply means durable nothing volatile is in between, as in the papers; where flushes decide there is something to flush.
         disk.set_write_cache(answers == Answers::OnFlush);
-        let policies = self.policies.as_deref();
-        let goes_on = &mut || policies.is_none_or(Policies::go_on) && goes_on();
         let run = Run { experiment: self, answers, makeups, goes_on };
         disk.with(self.preset.as_ref(), run).map_err(StudyError::Failed)?
     }
@@ -204,7 +202,11 @@ impl OnDisk for Run<'_> {
             ..plain
         };
         let policies = self.experiment.policies.as_deref();
-        Ok(self.play(&mut volume_as(disk, &options, tracks, policies)?))
+        Ok(self.play(&mut volume_with(disk, &options, tracks, |config| {
+            if let Some(policies) = policies {
+                policies.configure(config);
+            }
+        })?))
     }
 }
 
@@ -273,6 +275,8 @@ impl Experiment {
         workloads: &mut [&mut dyn Workload],
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Ended, Stuck> {
+        let policies = self.policies.as_deref();
+        let goes_on = &mut || policies.is_none_or(Policies::go_on) && goes_on();
         match self.span {
             None => time.run_while(service, workloads, Nanos::MAX, goes_on),
             Some(span) => measure(service, time, workloads, span, goes_on),
