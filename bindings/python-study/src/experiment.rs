@@ -2,21 +2,24 @@
 
 use crate::disk::Disk;
 use crate::outcome::Outcome;
+use crate::policies::Brought;
 use crate::requests::Requests;
 use crate::signals::Signals;
 use crate::{loads, told};
 use nearhead_disk::Nanos;
+use nearhead_engine::Policies;
 use nearhead_sim::measured::Span;
 use nearhead_study::{Answers, Experiment, StudyError};
 use nearhead_volume::NamedPreset;
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 /// Longest time that can be asked for, in seconds.
 const SECONDS_MAX: f64 = 4e9;
 
-/// Runs an experiment: workloads and the choices of a volume come as JSON, `traces` are those that workloads name by number.
+/// Runs an experiment: workloads and the choices of a volume come as JSON, `traces` are those that workloads name by number, policies as what makes them.
 #[pyfunction]
-#[pyo3(signature = (disk, preset, choices, answers, loads, traces, warm_up_s, duration_s, record))]
+#[pyo3(signature = (disk, preset, choices, answers, loads, traces, warm_up_s, duration_s, record, placement=None, admission=None, cleaner=None))]
 #[expect(clippy::too_many_arguments, reason = "the fields of an experiment")]
 #[expect(clippy::needless_pass_by_value, reason = "as the interpreter hands it over")]
 pub(crate) fn run(
@@ -30,11 +33,16 @@ pub(crate) fn run(
     warm_up_s: f64,
     duration_s: Option<f64>,
     record: bool,
+    placement: Option<Py<PyAny>>,
+    admission: Option<Py<PyAny>>,
+    cleaner: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
+    let brought = Brought::new(placement, admission, cleaner);
     let experiment = Experiment {
         disk: disk.disks.clone(),
         preset: preset.map(NamedPreset::by_name).transpose().map_err(told)?,
         choices: loads::choices(choices).map_err(told)?,
+        policies: brought.clone().map(|brought| brought as Arc<dyn Policies>),
         answers: answers.map(answers_of).transpose().map_err(told)?,
         loads: loads::parse(loads, &traces).map_err(told)?,
         span: span_of(warm_up_s, duration_s).map_err(told)?,
@@ -45,8 +53,14 @@ pub(crate) fn run(
         let ran = experiment.run(&mut || signals.go_on());
         (ran, signals)
     });
+    if let Some(failure) = brought.as_ref().and_then(|brought| brought.take_failure()) {
+        return Err(failure);
+    }
     match ran {
-        Ok(outcome) => Ok(Outcome::new(outcome)),
+        Ok(outcome) => {
+            let unheard = brought.and_then(|brought| brought.unheard());
+            Ok(Outcome::new(outcome, unheard))
+        }
         Err(StudyError::Stopped) => {
             Err(signals.into_raised().unwrap_or_else(|| told(StudyError::Stopped)))
         }

@@ -13,6 +13,7 @@ mod experiment;
 mod figures;
 mod loads;
 mod outcome;
+mod policies;
 mod requests;
 mod signals;
 mod validate;
@@ -46,6 +47,12 @@ mod native {
     use super::figures::{figure_names, figures};
     #[pymodule_export]
     use super::outcome::Outcome;
+    #[pymodule_export]
+    use super::policies::suite::conformance;
+    #[pymodule_export]
+    use super::policies::{
+        CleaningView, Command, Completed, Move, Need, Outstanding, PlacementView, Spot,
+    };
     #[pymodule_export]
     use super::requests::{Requests, formats};
     #[pymodule_export]

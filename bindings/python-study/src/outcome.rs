@@ -13,11 +13,13 @@ use zerocopy::IntoBytes;
 #[pyclass(frozen, module = "nearhead._native")]
 pub(crate) struct Outcome {
     outcome: nearhead_study::Outcome,
+    /// Which policy in Python never had a say, if one had none.
+    unheard: Option<String>,
 }
 
 impl Outcome {
-    pub(crate) fn new(outcome: nearhead_study::Outcome) -> Self {
-        Self { outcome }
+    pub(crate) fn new(outcome: nearhead_study::Outcome, unheard: Option<String>) -> Self {
+        Self { outcome, unheard }
     }
 
     fn latency(&self, load: usize, class: &str) -> PyResult<&Histogram> {
@@ -129,6 +131,11 @@ impl Outcome {
             dict.set_item(name, PyBytes::new(py, bytes))?;
         }
         Ok(Some(dict))
+    }
+
+    /// Which policy in Python never had a say, if one had none.
+    fn unheard(&self) -> Option<&str> {
+        self.unheard.as_deref()
     }
 
     /// Requests and transfers that were not written down any more, as there were too many.

@@ -1,7 +1,12 @@
-"""What tests share: a small disk and small workloads."""
+"""What tests share: a small disk and small workloads, and the examples, which tests import."""
+
+import sys
+from pathlib import Path
 
 import nearhead
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 
 @pytest.fixture

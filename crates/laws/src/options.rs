@@ -4,7 +4,7 @@ use crate::disk::{Devices, Fault, TestDisk};
 use crate::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
-use nearhead_engine::Config;
+use nearhead_engine::{Config, Policies};
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
@@ -12,6 +12,7 @@ use nearhead_swarm::{Eager, Fickle, Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, Presets};
 use std::ops::Range;
+use std::sync::Arc;
 
 pub const DEVICE_BYTES: u64 = 64 << 20;
 pub const VOLUME_ID: [u8; 16] = [7; 16];
@@ -39,6 +40,8 @@ pub struct Options {
     /// What it is created as, and the table that it is opened with.
     pub preset: NamedPreset,
     pub presets: Presets,
+    /// Policies instead of the preset's.
+    pub policies: Option<Arc<dyn Policies>>,
     pub ack: AckMode,
     pub sector_bytes: u32,
     /// What the disk calls its physical sector, if it is longer; a log is written in blocks of it.
@@ -110,6 +113,7 @@ impl Options {
         Self {
             preset,
             presets,
+            policies: None,
             ack,
             // A chain has whole blocks, whatever its disks have.
             sector_bytes: if preset.layout.is_chain() { 4096 } else { 512 },
@@ -196,6 +200,9 @@ impl Options {
     }
 
     pub fn configure(&self, config: &mut Config) {
+        if let Some(policies) = &self.policies {
+            policies.configure(config);
+        }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
         if self.logs_are_scarce {

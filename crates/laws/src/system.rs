@@ -3,16 +3,19 @@
 use crate::exhaustive::{self, Extent, configurations};
 use crate::options::Options;
 use crate::random_cuts::{Kind, live};
+use nearhead_engine::Policies;
 use nearhead_format::AckMode;
 use nearhead_swarm::{OPERATIONS, Scenario, Tally, run};
 use nearhead_volume::{NamedPreset, Presets};
 use std::fmt;
+use std::sync::Arc;
 
-/// What is tried: a preset, and the table that volumes with it are opened with.
-#[derive(Clone, Copy, Debug)]
+/// What is tried: a preset, and the table that volumes with it are opened with; perhaps with other policies than the preset has.
+#[derive(Clone, Debug)]
 pub struct System {
     presets: Presets,
     preset: NamedPreset,
+    policies: Option<Arc<dyn Policies>>,
     log_devices: usize,
 }
 
@@ -57,7 +60,13 @@ impl System {
     /// If there is none.
     pub fn new(presets: Presets, name: &str) -> Self {
         let preset = presets.by_name(name).unwrap_or_else(|error| panic!("{error}"));
-        Self { presets, preset, log_devices: 0 }
+        Self { presets, preset, policies: None, log_devices: 0 }
+    }
+
+    /// The same with these policies instead of the preset's own. Where they have nothing more to say the trial ends early.
+    #[must_use]
+    pub fn with_policies(self, policies: Arc<dyn Policies>) -> Self {
+        Self { policies: Some(policies), ..self }
     }
 
     /// The same on so many further log devices, one or two.
@@ -83,6 +92,7 @@ impl System {
         let mut all = configurations(self.presets, self.preset, false);
         for options in &mut all {
             options.log_devices = self.log_devices;
+            options.policies.clone_from(&self.policies);
         }
         let (name, stride) = (self.preset.name, extent.stride);
         let repeat = move |number| {
@@ -97,17 +107,17 @@ impl System {
     pub fn keeps_laws_under_random_cuts(&self, seeds: std::ops::Range<u64>) -> u64 {
         let (system, name) = ((self.presets, self.preset), self.preset.name);
         let log_devices = self.log_devices;
-        let change = |options| Options { log_devices, ..options };
+        let change = |options| Options { log_devices, policies: self.policies.clone(), ..options };
         let mut lives = 0;
         for seed in seeds {
             for (number, kind) in [Kind::SOUND, Kind::FAILING, Kind::SCARCE].into_iter().enumerate()
             {
                 let ack = [AckMode::Durable, AckMode::Flush][(seed as usize + number) % 2];
-                println!(
+                let _life = ToldIfBroken(format!(
                     "{name}: random cuts, seed {seed}, {kind:?}, {ack:?}; repeat with \
                      keeps_laws_under_random_cuts({seed}..{})",
                     seed + 1
-                );
+                ));
                 let once = live(seed, system, ack, kind, change);
                 // The first is as good as all of them.
                 if seed == 0 {
@@ -126,6 +136,7 @@ impl System {
         for seed in seeds {
             let scenario = Scenario::of_preset(seed, OPERATIONS, self.presets, self.preset);
             let scenario = scenario.with_log_devices(self.log_devices);
+            let scenario = scenario.with_policies(self.policies.clone());
             match run(&scenario) {
                 Ok(tally) => all.add(&tally),
                 Err(failure) => panic!(
@@ -138,5 +149,16 @@ impl System {
             }
         }
         all
+    }
+}
+
+/// What repeats a trial, said when a law is broken in it.
+struct ToldIfBroken(String);
+
+impl Drop for ToldIfBroken {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0);
+        }
     }
 }

@@ -57,6 +57,7 @@ fn run(name: &str, load: Load) -> Result<(), String> {
         disk: Disks::parse("st3146855fc")?,
         preset: Some(NamedPreset::by_name("mlb").map_err(|error| error.to_string())?),
         choices: VolumeChoices::default(),
+        policies: None,
         answers: None,
         loads: vec![load],
         span: None,

@@ -2,7 +2,7 @@
 //!
 //! It keeps true that a run depends on nothing but the experiment, and that it can be stopped at any time by whoever started it.
 
-use crate::dataless::{Answers, create_options, volume_as};
+use crate::dataless::{Answers, create_options, volume_with};
 use crate::disks::{Disks, Modelled, OnDisk};
 use crate::load::Load;
 use crate::meter::{Meter, Visits};
@@ -10,7 +10,7 @@ use crate::outcome::{DiskTimes, Outcome, VolumeOutcome};
 use crate::recorder::{Recorded, Recorder};
 use crate::running::Running;
 use nearhead_disk::{Disk, Nanos, Tracks};
-use nearhead_engine::Status;
+use nearhead_engine::{Policies, Status};
 use nearhead_models::{MODEL_PREFIX, Report};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
@@ -89,6 +89,8 @@ pub struct Experiment {
     pub preset: Option<NamedPreset>,
     /// How that departs from its preset.
     pub choices: VolumeChoices,
+    /// Policies instead of its preset's.
+    pub policies: Option<Arc<dyn Policies>>,
     /// When writes are answered; `None`: early if a trace asks for flushes or FUA, or durable points are made by flushes, else when durable.
     pub answers: Option<Answers>,
     /// Who works on it.
@@ -100,7 +102,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs it, for as long as `goes_on` says so.
+    /// Runs it, for as long as `goes_on` and its policies say so.
     ///
     /// # Errors
     /// What cannot be meant, or run; [`StudyError::Stopped`] if it was stopped.
@@ -125,6 +127,12 @@ impl Experiment {
         if self.preset.is_none() && self.choices != VolumeChoices::default() {
             return refuse(
                 "expected no configuration of a volume on the plain disk; name a preset".to_owned(),
+            );
+        }
+        if self.preset.is_none() && self.policies.is_some() {
+            return refuse(
+                "expected no policies on the plain disk; name the preset whose other policies are to stay"
+                    .to_owned(),
             );
         }
         match self.span {
@@ -193,7 +201,12 @@ impl OnDisk for Run<'_> {
             fragments: choices.fragments.unwrap_or(plain.fragments),
             ..plain
         };
-        Ok(self.play(&mut volume_as(disk, &options, tracks)?))
+        let policies = self.experiment.policies.as_deref();
+        Ok(self.play(&mut volume_with(disk, &options, tracks, |config| {
+            if let Some(policies) = policies {
+                policies.configure(config);
+            }
+        })?))
     }
 }
 
@@ -262,6 +275,8 @@ impl Experiment {
         workloads: &mut [&mut dyn Workload],
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Ended, Stuck> {
+        let policies = self.policies.as_deref();
+        let goes_on = &mut || policies.is_none_or(Policies::go_on) && goes_on();
         match self.span {
             None => time.run_while(service, workloads, Nanos::MAX, goes_on),
             Some(span) => measure(service, time, workloads, span, goes_on),

@@ -19,6 +19,7 @@ fn experiment(disk: &str, preset: Option<&str>, loads: Vec<Load>) -> Experiment 
         disk: Disks::parse(disk).unwrap(),
         preset: preset.map(|name| NamedPreset::by_name(name).unwrap()),
         choices: VolumeChoices::default(),
+        policies: None,
         answers: None,
         loads,
         span: None,

@@ -14,7 +14,7 @@ use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::{Activities, Config};
+use nearhead_engine::{Activities, Config, Policies};
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, Layout, LayoutKind};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
@@ -68,6 +68,8 @@ pub struct Scenario {
     pub preset: NamedPreset,
     /// The table that it is opened with.
     pub presets: Presets,
+    /// Policies instead of the preset's.
+    pub policies: Option<Arc<dyn Policies>>,
     /// When writes are acknowledged.
     pub ack: AckMode,
     /// The disk.
@@ -202,6 +204,7 @@ impl Scenario {
             seed,
             preset,
             presets: Presets::default(),
+            policies: None,
             ack,
             properties,
             arrangement,
@@ -260,6 +263,12 @@ impl Scenario {
                 (0..count).map(|_| by_seed::a_log_device(&mut random)).collect();
         }
         self
+    }
+
+    /// The same life with these policies instead of the preset's.
+    #[must_use]
+    pub fn with_policies(self, policies: Option<Arc<dyn Policies>>) -> Self {
+        Self { policies, ..self }
     }
 
     /// The same life with another budget, and faults chosen for it.
@@ -331,6 +340,9 @@ impl Scenario {
 
     /// Changes the default configuration into this life's.
     pub fn configure(&self, config: &mut Config) {
+        if let Some(policies) = &self.policies {
+            policies.configure(config);
+        }
         if self.preset.layout.has_records_anywhere() {
             let drives = match self.arrangement {
                 Arrangement::Stripe { members, .. } => members as u64,

@@ -138,10 +138,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         "nearhead-python",
         &[
             "nearhead-disk",
+            "nearhead-engine",
             "nearhead-figures",
+            "nearhead-laws",
             "nearhead-models",
             "nearhead-sim",
             "nearhead-study",
+            "nearhead-swarm",
             "nearhead-volume",
         ],
     ),

@@ -12,6 +12,7 @@ Everything runs in virtual time and without content: the same experiment has the
 sentence that says what, where, what was expected and found. NumPy, pandas, polars and PyArrow are imported where a call needs them, and not before.
 """
 
+from . import policies
 from ._disk import Disk, presets
 from ._experiment import Experiment
 from ._native import Error, formats
@@ -40,6 +41,7 @@ __all__ = [
     "figure_names",
     "figures",
     "formats",
+    "policies",
     "presets",
     "validate",
 ]

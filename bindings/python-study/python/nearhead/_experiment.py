@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 from . import _native
 from ._disk import Disk
+from ._policies import AnyAdmission, AnyCleaner, AnyPlacement, makers
 from ._result import Result
 from ._trace import Trace
 from ._workloads import Bulk, DurablePoints, RandomMix, checked
@@ -31,6 +33,8 @@ class Experiment:
     `ack` says when writes are answered: "durable" (every reply means durable) or "flush" (early; flush and FUA make durable); of itself it is "flush" if
     a trace asks for flushes or FUA, or durable points are made by flushes, and else "durable".
 
+    `placement`, `admission` and `cleaner` are policies in Python that take the place of the preset's (`nearhead.policies`), each as a class or an object.
+
     With `duration_s` what happens after `warm_up_s` is counted for so long; without it everything, until all workloads are done.
     """
 
@@ -43,6 +47,9 @@ class Experiment:
     duration_s: Optional[float] = None
     #: Whether every request and every transfer of the disk is written down: `Result.requests()`, `Result.head_path()`. 44 and 34 bytes each.
     record: bool = False
+    placement: Optional[AnyPlacement] = None
+    admission: Optional[AnyAdmission] = None
+    cleaner: Optional[AnyCleaner] = None
 
     def run(self) -> Result:
         """Runs it, in virtual time. The interpreter is free for other threads meanwhile, and Ctrl-C ends it."""
@@ -60,6 +67,7 @@ class Experiment:
             raise _native.Error(f"experiment: expected a config of {', '.join(CONFIG)}, found {unknown[0]!r}")
         kinds = {"fragments": "bool"}
         config = {key: checked("config", key, kinds.get(key, "int"), value) for key, value in self.config.items()}
+        made = makers(placement=self.placement, admission=self.admission, cleaner=self.cleaner)
         outcome = _native.run(
             disk._disk,
             self.preset,
@@ -70,5 +78,11 @@ class Experiment:
             float(self.warm_up_s),
             None if self.duration_s is None else float(self.duration_s),
             self.record,
+            made.get("placement"),
+            made.get("admission"),
+            made.get("cleaner"),
         )
-        return Result(outcome)
+        unheard = outcome.unheard()
+        if unheard is not None:
+            warnings.warn(f"experiment: {unheard}", RuntimeWarning, stacklevel=2)
+        return Result(outcome, {question: maker.policy for question, maker in made.items()})

@@ -134,8 +134,10 @@ class Workload:
 class Result:
     """What an experiment came to."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, policies: Optional[dict[str, Any]] = None) -> None:
         self._outcome = outcome
+        #: The policies in Python that ran, as they were at the end: by "placement", "admission", "cleaner".
+        self.policies: dict[str, Any] = policies or {}
         self._told: dict[str, Any] = json.loads(outcome.json())
         #: Each workload, in the experiment's order.
         self.workloads = [Workload(outcome, load, told) for load, told in enumerate(self._told["workloads"])]

@@ -117,14 +117,21 @@ impl Run<'_> {
             if let Some(teller) = teller {
                 teller.thread().unpark();
             }
-            assert!(ended.iter().all(Result::is_ok), "a law was broken");
+            // As it was told where it happened.
+            if let Some(panic) = ended.into_iter().find_map(Result::err) {
+                std::panic::resume_unwind(panic);
+            }
         });
     }
 
     /// Whether another group of workloads is begun.
     fn goes_on(&self) -> bool {
         let failed = self.failed.load(Ordering::Relaxed);
-        !failed && self.tally.distinct() < self.images
+        let policies =
+            || self.configurations.iter().filter_map(|options| options.policies.as_ref());
+        !failed
+            && self.tally.distinct() < self.images
+            && policies().all(|policies| policies.go_on())
     }
 
     fn work(&self) {
