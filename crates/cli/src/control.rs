@@ -10,6 +10,7 @@ mod search;
 
 pub use search::{Searched, folders, sockets, sockets_of};
 
+use crate::attach;
 use crate::target::backing_paths;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::de::DeserializeOwned;
@@ -55,10 +56,15 @@ pub struct Ended {
 /// Longest path of a socket, in bytes: what `sockaddr_un` holds, and the zero at its end (`unix(7)`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Names of the control socket of whoever serves `target`, one for each file and device under it.
+/// Names of the control socket of whoever serves `target`, one for each file and device under it. What is no path may be what an attached volume
+/// is called.
 pub fn names(target: &str) -> Result<Vec<String>, String> {
     if Path::new(target).is_dir() {
         return Ok(name_of_mount(Path::new(target)).into_iter().collect());
+    }
+    let is_there = Path::new(target).exists();
+    if let Some(link) = attach::link_of(target).filter(|_| !is_there) {
+        return Ok(vec![name_of(&link)]);
     }
     let mut paths = backing_paths(target)?;
     let beneath: Vec<_> =

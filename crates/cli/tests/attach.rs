@@ -35,6 +35,8 @@ fn a_volume_is_a_block_device_until_it_is_detached_and_keeps_what_was_written() 
     let status = run_ok(&scratch, &["status", &device]);
     assert!(status.contains(&device), "it is found by its device, too: {status}");
     assert!(status.contains(&format!(" s on {device}\n")), "and is nowhere else: {status}");
+    let by_name = run_ok(&scratch, &["status", &attached.name]);
+    assert!(by_name.contains(&device), "and by what it is called: {by_name}");
     run_fails(&scratch, &["stop", &device], &["is attached as", "nearhead detach"]);
     let kernel_name = std::fs::canonicalize(&device).unwrap();
     let for_udev = Path::new("/run/nearhead/devices").join(kernel_name.file_name().unwrap());

@@ -21,6 +21,7 @@ mod worker;
 mod worker_process;
 
 pub use detach::{DetachArgs, run as detach};
+pub use place::link_of;
 pub use resize::{AttachedVolume, all_attached, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 

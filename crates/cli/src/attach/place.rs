@@ -58,6 +58,11 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
 
+/// The link of the attached volume that is called so, if one is.
+pub fn link_of(name: &str) -> Option<PathBuf> {
+    Place::named(name).ok().map(|place| place.link()).filter(|link| link.exists())
+}
+
 impl Place {
     /// The place called `name`.
     pub(super) fn named(name: &str) -> Result<Self, String> {
