@@ -13,6 +13,7 @@ mod experiment;
 mod figures;
 mod loads;
 mod outcome;
+mod replicas;
 mod requests;
 mod signals;
 mod validate;
@@ -46,6 +47,8 @@ mod native {
     use super::figures::{figure_names, figures};
     #[pymodule_export]
     use super::outcome::Outcome;
+    #[pymodule_export]
+    use super::replicas::run_replicas;
     #[pymodule_export]
     use super::requests::{Requests, formats};
     #[pymodule_export]

@@ -5,6 +5,7 @@
 
 use nearhead_calibrate::tracks_in_virtual_time;
 use nearhead_disk::{Disk, Tracks};
+use nearhead_engine::Config;
 use nearhead_format::layout::DataParts;
 use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
@@ -76,6 +77,16 @@ pub fn volume_as<D: Disk>(
     options: &CreateOptions,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
+    volume_with(disk, options, tracks, |_| ())
+}
+
+/// The same, with what `configure` changes of its configuration.
+pub fn volume_with<D: Disk>(
+    disk: D,
+    options: &CreateOptions,
+    tracks: Vec<Arc<Tracks>>,
+    configure: impl FnOnce(&mut Config),
+) -> Result<Volume<D>, String> {
     let preset = options.preset;
     let layout =
         plan(disk.properties(), disk.zones(), options).map_err(|error| error.to_string())?;
@@ -92,5 +103,8 @@ pub fn volume_as<D: Disk>(
         label: options.label.clone(),
         map_device_id: None,
     };
-    Ok(Volume::start_empty(disk, superblock, preset, |_, config| config.tracks = tracks))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
+        config.tracks = tracks;
+        configure(config);
+    }))
 }

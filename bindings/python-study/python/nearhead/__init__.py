@@ -23,6 +23,7 @@ from ._trace import Request, Trace
 from ._workloads import Bulk, DurablePoints, RandomMix
 
 if TYPE_CHECKING:
+    from . import fleet
     from ._sweep import Sweep, sweep
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "Workload",
     "figure_names",
     "figures",
+    "fleet",
     "formats",
     "presets",
     "sweep",
@@ -58,4 +60,8 @@ def __getattr__(name: str) -> Any:
         from . import _sweep
 
         return getattr(_sweep, name)
+    if name == "fleet":
+        import importlib
+
+        return importlib.import_module(".fleet", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,6 +54,17 @@ def run(
     duration_s: float | None,
     record: bool,
 ) -> Outcome: ...
+def run_replicas(
+    disk: Disk,
+    preset: str,
+    choices: str,
+    answers: str | None,
+    loads: str,
+    traces: Sequence[Requests],
+    warm_up_s: float,
+    duration_s: float,
+    replicas: str,
+) -> str: ...
 def presets() -> list[tuple[str, str]]: ...
 def formats() -> list[str]: ...
 def figure_names() -> list[tuple[str, str]]: ...

@@ -45,6 +45,8 @@ class Sweep:
     wall_s: float
     #: Times that a worker was given a trace.
     traces_sent: int
+    #: Seconds of a processor that each worker took since it was started, by its name.
+    processor_s: dict[str, float] = field(repr=False)
     _table: Any = field(repr=False)
 
     @property
@@ -152,7 +154,7 @@ def run(
         data_set.close()
     said = zip(table.column("task").to_pylist(), table.column("status").to_pylist(), table.column("error").to_pylist())
     failed = {task: error for task, status, error in said if status == "failed"}
-    done = Sweep(out, len(tasks), len(left), failed, time.monotonic() - begun, driver.traces_sent, table)
+    done = Sweep(out, len(tasks), len(left), failed, time.monotonic() - begun, driver.traces_sent, driver.processor_s, table)
     if failed and failures == "raise":
         first = min(failed)
         raise Error(
@@ -181,6 +183,7 @@ class _Driver:
         self._tasks, self._points, self._data_set, self._ours = tasks, points, data_set, ours
         self._kinds = _kinds(points)
         self._unpacked: dict[str, int] = {}
+        self.processor_s: dict[str, float] = {}
 
     @property
     def traces_sent(self) -> int:
@@ -217,6 +220,7 @@ class _Driver:
             raise Error(told["refused"])
         if "unpacked" in told:
             self._unpacked[told["worker"]] = told["unpacked"]
+            self.processor_s[told["worker"]] = told["processor_s"]
         point = {name: str(value) if kind == "text" and value is not None else value for (name, value), kind in zip(self._points[number].items(), self._kinds.values())}
         self._data_set.add({"task": number, **point, **told["row"]})
 

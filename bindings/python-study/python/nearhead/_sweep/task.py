@@ -69,10 +69,15 @@ class ExperimentTask:
 
     def run(self, traces: Sequence[_native.Requests]) -> dict[str, Any]:
         """Runs it, and gives what it came to."""
-        disk = _disk(self.disk)
-        if numbers_of(disk) != self.numbers:
-            raise _native.Error(f"disk {self.disk}: expected the profile as it is where the sweep was begun, found one with other numbers")
-        return row_of(self.described.run(disk, traces), self.names)
+        return row_of(self.described.run(made(self), traces), self.names)
+
+
+def made(task: ExperimentTask) -> Disk:
+    """The disk of a task, on a worker."""
+    disk = _disk(task.disk)
+    if numbers_of(disk) != task.numbers:
+        raise _native.Error(f"disk {task.disk}: expected the profile as it is where the sweep was begun, found one with other numbers")
+    return disk
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -63,4 +64,4 @@ def run(message: dict[str, Any], *carried: Any) -> dict[str, Any]:
         row = {"status": "failed", "error": str(error)}
     except BaseException as error:  # noqa: BLE001 - a panic of the compiled half is no Exception
         row = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-    return {**told, "row": {**row, "worker": told["worker"]}, "unpacked": _KEPT.unpacked}
+    return {**told, "row": {**row, "worker": told["worker"]}, "unpacked": _KEPT.unpacked, "processor_s": time.process_time()}
