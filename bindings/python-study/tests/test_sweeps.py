@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -314,6 +315,15 @@ def test_a_scheduler_of_dask_without_workers_is_said_to_have_none(tmp_path, monk
     monkeypatch.setattr("nearhead._sweep.on_dask.NOBODY_S", 0.0)
     with clusters.dask(tmp_path, workers=0) as address, pytest.raises(nearhead.Error, match="expected a worker within 0 s, found none"):
         nearhead.sweep(grid(), address, out=tmp_path / "out")
+
+
+def test_whoever_is_no_scheduler_of_dask_is_refused_soon(tmp_path, monkeypatch):
+    pytest.importorskip("distributed", reason="no dask[distributed]")
+    monkeypatch.setattr("nearhead._sweep.on_dask.ANSWER_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"dask://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(nearhead.Error, match="expected a scheduler of Dask there, found something else"):
+            nearhead.sweep(grid(), address, out=tmp_path / "out")
 
 
 def test_sweeps_on_ray_are_the_same(by_processes):

@@ -9,8 +9,11 @@ tried once more, alone: then it is known.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional, Union
 
 from .._native import Error
@@ -41,9 +44,11 @@ class OnDask:
         self._looked_at = self._last_seen = time.monotonic()
         self._slots = 0
         try:
+            _greet(f"tcp://{address}")
             self._client = self._distributed.Client(f"tcp://{address}", timeout=f"{ANSWER_S}s", set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise Error(f"workers dask://{address}: expected a scheduler of Dask there, found something else: {error}") from None
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
+            what = str(error) or f"no answer within {ANSWER_S:.0f} s"
+            raise Error(f"workers dask://{address}: expected a scheduler of Dask there, found something else: {what}") from None
         try:
             self._look()
             self._check_versions()
@@ -152,6 +157,21 @@ class OnDask:
         except Exception:  # noqa: BLE001 - the scheduler may be gone
             pass
         self._client.close(timeout=ANSWER_S)
+
+
+def _greet(address: str) -> None:
+    """Says a word to the scheduler: a client by itself would say it again and again for a minute or more where something else listens."""
+    connect = importlib.import_module("distributed.comm").connect
+
+    async def greet() -> None:
+        comm = await connect(address, timeout=ANSWER_S)
+        await comm.write({"op": "identity"})
+        await comm.read()
+        comm.abort()
+
+    # A notebook has a loop of its own in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, asyncio.wait_for(greet(), ANSWER_S)).result()
 
 
 def _located() -> Any:
