@@ -47,13 +47,12 @@ class DataSet:
     def __init__(self, folder: Path, note: Mapping[str, Any], columns: Columns) -> None:
         self._pa, self._parquet = parquet("sweep")
         self.folder = folder
-        types = {"int": self._pa.int64(), "float": self._pa.float64(), "text": self._pa.string(), "bool": self._pa.bool_(), "counts": self._pa.list_(self._pa.int64())}
+        types = {"int": self._pa.int64(), "float": self._pa.float64(), "text": self._pa.string(), "bool": self._pa.bool_()}
         self._schema = self._pa.schema([(name, types[kind]) for name, kind in columns.items()])
         self._tasks = int(note["tasks"])
         self._waiting: list[dict[str, Any]] = []
         self._waiting_since = 0.0
         self._lock = _open(folder, {"form": _FORM, **note})
-        self._left: dict[int, int] = {}
         #: Which tasks have a row, and whether it says that they failed.
         self.failed: dict[int, bool] = {}
         try:
@@ -74,10 +73,7 @@ class DataSet:
                     raise Error(f"data set {path}: expected rows of its partition, found one of task {task}; move the file away, and its rows are made again")
                 if digest and digests.setdefault(task, digest) != digest:
                     raise Error(f"data set {self.folder}: expected the digest {digests[task]} of task {task}, found {digest} in another file")
-                self._note(task, row["status"] == "failed" and self.failed.get(task, True))
-
-    def _note(self, task: int, has_failed: bool) -> None:
-        self.failed[task] = has_failed
+                self.failed[task] = row["status"] == "failed" and self.failed.get(task, True)
 
     def _part(self, partition: int) -> Path:
         return self.folder / f"part={partition:05}"
@@ -94,7 +90,7 @@ class DataSet:
         if not self._waiting:
             self._waiting_since = time.monotonic()
         self._waiting.append(row)
-        self._note(row["task"], row["status"] == "failed")
+        self.failed[row["task"]] = row["status"] == "failed"
         if len(self._waiting) >= WAITING_ROWS:
             self.write()
 

@@ -7,6 +7,7 @@ with an error if any failed. A sweep that is stopped, by Ctrl-C or because worke
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,7 +102,7 @@ def sweep(
     asked = Grid(grid, experiment)
     parcels = Parcels()
     tasks = [_task(asked, place, parcels) for place in range(len(asked.points))]
-    most = max(task.described.loads.count('"kind"') for task in tasks)
+    most = max(len(json.loads(task.described.loads)) for task in tasks)
     points = [asked.columns(point) for point in asked.points]
     return run(tasks, points, columns_of(most), parcels, workers, Path(out), retry_failed=retry_failed, failures=failures, progress=progress)
 
@@ -221,8 +222,10 @@ class _Driver:
         if "unpacked" in told:
             self._unpacked[told["worker"]] = told["unpacked"]
             self.processor_s[told["worker"]] = told["processor_s"]
-        point = {name: str(value) if kind == "text" and value is not None else value for (name, value), kind in zip(self._points[number].items(), self._kinds.values())}
-        self._data_set.add({"task": number, **point, **told["row"]})
+        point = self._points[number].items()
+        # What is called by a number in one point and by a text in another is text.
+        named = {name: str(value) if self._kinds[name] == "text" and value is not None else value for name, value in point}
+        self._data_set.add({"task": number, **named, **told["row"]})
 
 
 class _Silent:

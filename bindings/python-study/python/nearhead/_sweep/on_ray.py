@@ -116,9 +116,10 @@ class OnRay:
         exceptions = self._ray.exceptions
         try:
             return self._ray.get(reference)
-        except (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError, exceptions.ObjectLostError) as error:
-            return f"worker: expected it to live through the experiment, found that {TRIES_MAX} died with it: {_first_line(error)}"
-        except (exceptions.RaySystemError, exceptions.RayTaskError) as error:
+        except exceptions.RayError as error:
+            died = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError, exceptions.ObjectLostError)
+            if isinstance(error, died):
+                return f"worker: expected it to live through the experiment, found that {TRIES_MAX} died with it: {_first_line(error)}"
             if "No module named 'nearhead" in str(error):
                 raise Error(worker.refusal(f"of ray://{self._address}", self._ours, (None, None))) from None
             return f"{type(error).__name__}: {_first_line(error)}"

@@ -19,7 +19,7 @@ from .._experiment import Described, Experiment
 from .._result import Latency, Result
 from .parcels import Parcels
 
-#: Columns of a data set by their names: "int", "float" or "text".
+#: Columns of a data set by their names: "int", "float", "text" or "bool".
 Columns = dict[str, str]
 
 
