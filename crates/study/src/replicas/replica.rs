@@ -59,7 +59,7 @@ impl OnDisk for Build {
             let cleaning = &mut config.cleaning;
             cleaning.coordinated = self.checkpoints.permits.is_some();
             config.second_of_day_at_zero = self.second_of_day;
-            config.snapshot_period = config.snapshot_period + self.snapshots_later;
+            config.snapshot_period += self.snapshots_later;
             match self.checkpoints.begins {
                 Begins::Period(period) => cleaning.period = Some(period + self.later),
                 Begins::Window(start, end) => {

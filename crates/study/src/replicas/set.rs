@@ -129,8 +129,7 @@ impl Set {
 
     fn note_busy(&mut self, now: Nanos) {
         if now > self.busy_since {
-            let at_once = &mut self.counted.at_once[self.busy];
-            *at_once = *at_once + now.since(self.busy_since);
+            self.counted.at_once[self.busy] += now.since(self.busy_since);
             self.busy_since = now;
         }
     }

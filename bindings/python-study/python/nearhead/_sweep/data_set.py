@@ -207,7 +207,8 @@ def _compare(folder: Path, note: Mapping[str, Any], text: str) -> None:
         if found.get(name) != expected:
             what = {"version": "of this version of nearhead", "form": "in this form"}.get(name, "of this grid")
             raise Error(
-                f"data set {folder}: expected rows {what} ({name} {_short(expected)}), found those of another ({name} {_short(found.get(name))}); take another folder"
+                f"data set {folder}: expected rows {what} ({name} {_short(expected)}), found those of another ({name} {_short(found.get(name))}); "
+                "take another folder"
             )
 
 

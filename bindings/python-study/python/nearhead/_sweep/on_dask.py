@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import pydoc
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +59,7 @@ class OnDask:
 
     def _check_versions(self) -> None:
         """Asks each worker with words that need no nearhead to be understood."""
-        found = self._client.run(_located(), "nearhead.__version__")
+        found = self._client.run(pydoc.locate, "nearhead.__version__")
         for address, version in found.items():
             if version != self._ours[0]:
                 raise Error(worker.refusal(address, self._ours, (version, None)))
@@ -172,9 +173,3 @@ def _greet(address: str) -> None:
     # A notebook has a loop of its own in this thread.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, asyncio.wait_for(greet(), ANSWER_S)).result()
-
-
-def _located() -> Any:
-    import pydoc
-
-    return pydoc.locate
