@@ -42,6 +42,8 @@ class OnDask:
         self._suspects: list[int] = []
         self._alone: Optional[int] = None
         self._sweep = uuid.uuid4().hex
+        #: Workers that were asked for their version.
+        self._checked: set[str] = set()
         self._looked_at = self._last_seen = time.monotonic()
         self._slots = 0
         try:
@@ -52,20 +54,22 @@ class OnDask:
             raise Error(f"workers dask://{address}: expected a scheduler of Dask there, found something else: {what}") from None
         try:
             self._look()
-            self._check_versions()
         except BaseException:
             self.close()
             raise
 
-    def _check_versions(self) -> None:
-        """Asks each worker with words that need no nearhead to be understood."""
-        found = self._client.run(pydoc.locate, "nearhead.__version__")
+    def _check_versions(self, addresses: list[str]) -> None:
+        """Asks workers with words that need no nearhead to be understood."""
+        found = self._client.run(pydoc.locate, "nearhead.__version__", workers=addresses, on_error="ignore")
         for address, version in found.items():
             if version != self._ours[0]:
                 raise Error(worker.refusal(address, self._ours, (version, None)))
+        self._checked.update(found)
 
     def _look(self) -> None:
         threads = self._client.nthreads()
+        if strangers := [address for address in threads if address not in self._checked]:
+            self._check_versions(strangers)
         # Beside the task that a thread works on there is one that it begins next.
         self._slots = 2 * sum(threads.values())
         self._looked_at = time.monotonic()
