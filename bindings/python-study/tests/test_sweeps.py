@@ -156,6 +156,7 @@ def test_grids_that_cannot_be_meant_are_refused_before_anything_runs(tmp_path):
         (grid(disk=["cheetah"]), "st3146855fc"),
         (grid(workload=["mix"]), "experiment 0: experiment: expected a Trace"),
         (grid(log_bytes=["big"]), "found 'big'"),
+        (grid(duration_s=["long"]), "experiment 0: could not convert"),
         ({"preset": ["mlb"], "workload": [MIX]}, "expected the grid to have 'disk'"),
         (grid(duration_s=list(range(1000)), warm_up_s=list(range(1000))), "at most 1000000 experiments, found 2000000"),
         (grid(workload={"none": nearhead.Trace(tmp_path / "none")}), "cannot read it"),

@@ -110,7 +110,7 @@ def sweep(
 def _task(grid: Grid, place: int, parcels: Parcels) -> ExperimentTask:
     try:
         return ExperimentTask.of(grid.experiment(grid.points[place]), parcels)
-    except Error as error:
+    except (Error, TypeError, ValueError) as error:
         raise Error(f"sweep, experiment {place}: {error}") from None
 
 
