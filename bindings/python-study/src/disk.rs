@@ -46,6 +46,12 @@ impl Disk {
     fn facts(&self) -> &str {
         &self.facts
     }
+
+    /// Every number of its drives, as a text that is the same wherever they are the same.
+    fn numbers(&self) -> String {
+        let drives: Vec<&Drive> = self.disks.drives().collect();
+        format!("{drives:?}")
+    }
 }
 
 fn facts_of(disks: &Disks) -> Result<String, String> {

@@ -68,7 +68,7 @@ pub(crate) fn run(
     }
 }
 
-fn answers_of(name: &str) -> Result<Answers, String> {
+pub(crate) fn answers_of(name: &str) -> Result<Answers, String> {
     match name {
         "durable" => Ok(Answers::Durable),
         "flush" => Ok(Answers::OnFlush),
@@ -76,7 +76,7 @@ fn answers_of(name: &str) -> Result<Answers, String> {
     }
 }
 
-fn span_of(warm_up_s: f64, duration_s: Option<f64>) -> Result<Option<Span>, String> {
+pub(crate) fn span_of(warm_up_s: f64, duration_s: Option<f64>) -> Result<Option<Span>, String> {
     let nanos = |what: &str, seconds: f64| {
         if !(0.0..=SECONDS_MAX).contains(&seconds) {
             return Err(format!(

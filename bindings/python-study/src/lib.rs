@@ -14,6 +14,7 @@ mod figures;
 mod loads;
 mod outcome;
 mod policies;
+mod replicas;
 mod requests;
 mod signals;
 mod validate;
@@ -53,6 +54,8 @@ mod native {
     use super::policies::{
         CleaningView, Command, Completed, Move, Need, Outstanding, PlacementView, Spot,
     };
+    #[pymodule_export]
+    use super::replicas::run_replicas;
     #[pymodule_export]
     use super::requests::{Requests, formats};
     #[pymodule_export]

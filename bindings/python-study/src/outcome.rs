@@ -145,7 +145,7 @@ impl Outcome {
     }
 }
 
-fn told_of(load: &LoadOutcome, measured_s: f64) -> Value {
+pub(crate) fn told_of(load: &LoadOutcome, measured_s: f64) -> Value {
     let classes =
         load.classes.iter().map(|class| (class.name.to_owned(), class_told(class, measured_s)));
     json!({ "kind": load.kind, "classes": classes.collect::<Map<_, _>>(), "facts": load.facts })

@@ -114,20 +114,20 @@ impl Requests {
     fn to_columns<'py>(&self, py: Python<'py>, reading: &str) -> PyResult<Bound<'py, PyDict>> {
         let options = Reading::parse(reading)?;
         let columns = py.detach(|| Columns::read(&self.requests, options)).map_err(told)?;
-        let dict = PyDict::new(py);
-        for (name, column) in [
-            ("at_ns", &columns.at_ns),
-            ("offset_bytes", &columns.offset_bytes),
-            ("len_bytes", &columns.len_bytes),
-            ("device", &columns.device),
-            ("process", &columns.process),
-            ("response_ns", &columns.response_ns),
-            ("think_ns", &columns.think_ns),
-        ] {
-            dict.set_item(name, PyBytes::new(py, column.as_bytes()))?;
-        }
-        dict.set_item("flags", PyBytes::new(py, &columns.flags))?;
-        Ok(dict)
+        columns.to_dict(py)
+    }
+
+    /// The requests that are in memory, as [`Requests::columns`] takes them and in the order in which they are there; none of a file.
+    fn in_memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let nearhead_study::Requests::Memory { requests, .. } = &self.requests else {
+            return Ok(None);
+        };
+        let columns = py.detach(|| {
+            let mut columns = Columns::default();
+            requests.iter().for_each(|request| columns.push(request));
+            columns
+        });
+        columns.to_dict(py).map(Some)
     }
 }
 
@@ -197,19 +197,40 @@ impl Columns {
                     requests.name()
                 ));
             }
-            let known = |time: Option<Nanos>| time.map_or(UNKNOWN_NS, |time| time.0);
-            columns.at_ns.push(request.at.0);
-            columns.offset_bytes.push(request.offset_bytes);
-            columns.len_bytes.push(u64::from(request.len_bytes));
-            columns.device.push(u64::from(request.device));
-            columns.process.push(u64::from(request.process));
-            columns.response_ns.push(known(request.response));
-            columns.think_ns.push(known(request.think));
-            let flags = [request.write, request.flush, request.fua, request.in_background];
-            let bits = flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit);
-            columns.flags.push(bits.sum());
+            columns.push(&request);
         }
         Ok(columns)
+    }
+
+    fn push(&mut self, request: &TraceRequest) {
+        let known = |time: Option<Nanos>| time.map_or(UNKNOWN_NS, |time| time.0);
+        self.at_ns.push(request.at.0);
+        self.offset_bytes.push(request.offset_bytes);
+        self.len_bytes.push(u64::from(request.len_bytes));
+        self.device.push(u64::from(request.device));
+        self.process.push(u64::from(request.process));
+        self.response_ns.push(known(request.response));
+        self.think_ns.push(known(request.think));
+        let flags = [request.write, request.flush, request.fua, request.in_background];
+        let bits = flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit);
+        self.flags.push(bits.sum());
+    }
+
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, column) in [
+            ("at_ns", &self.at_ns),
+            ("offset_bytes", &self.offset_bytes),
+            ("len_bytes", &self.len_bytes),
+            ("device", &self.device),
+            ("process", &self.process),
+            ("response_ns", &self.response_ns),
+            ("think_ns", &self.think_ns),
+        ] {
+            dict.set_item(name, PyBytes::new(py, column.as_bytes()))?;
+        }
+        dict.set_item("flags", PyBytes::new(py, &self.flags))?;
+        Ok(dict)
     }
 }
 

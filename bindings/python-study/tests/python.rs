@@ -25,14 +25,22 @@ fn package() -> PathBuf {
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&package).unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/nearhead");
-    for source in fs::read_dir(sources).unwrap().map(Result::unwrap) {
-        if source.file_type().unwrap().is_file() {
-            fs::copy(source.path(), package.join(source.file_name())).unwrap();
-        }
-    }
+    copy_sources(&sources, &package);
     let library = std::env::current_exe().unwrap().with_file_name("libnearhead_python.so");
     fs::copy(library, package.join("_native.abi3.so")).unwrap();
     place
+}
+
+fn copy_sources(from: &Path, to: &Path) {
+    for source in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (source.path(), to.join(source.file_name()));
+        if source.file_type().unwrap().is_file() {
+            fs::copy(from, to).unwrap();
+        } else if source.file_name() != "__pycache__" {
+            fs::create_dir_all(&to).unwrap();
+            copy_sources(&from, &to);
+        }
+    }
 }
 
 #[test]
@@ -41,7 +49,9 @@ fn the_tests_of_the_package_pass() {
         println!("skipped: there is no python3 with pytest; scripts/install-python-tests gets it");
         return;
     }
-    for module in ["numpy", "pandas", "polars", "pyarrow"] {
+    for module in
+        ["numpy", "pandas", "polars", "pyarrow", "distributed", "ray", "tqdm", "matplotlib"]
+    {
         if !has(module) {
             println!(
                 "skipped: there is no {module} for tests in Python; scripts/install-python-tests gets it"

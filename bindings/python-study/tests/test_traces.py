@@ -1,5 +1,7 @@
 """Traces: from files, columns, frames and generators, and back."""
 
+import pickle
+
 import nearhead
 import pytest
 
@@ -75,6 +77,19 @@ def test_parquet_is_written_and_read(trace, disk, tmp_path):
     (tmp_path / "no.parquet").write_text("PAR0")
     with pytest.raises(nearhead.Error, match="cannot read it"):
         nearhead.Trace.from_parquet(tmp_path / "no.parquet")
+
+
+def test_a_trace_is_itself_again_after_a_pickle(msr, disk):
+    odd = nearhead.Trace.from_columns(
+        {"at_ns": [(1 << 62) + 12345, (1 << 62) + 1, 1 << 62], "offset_bytes": [512, 0, 1024], "len_bytes": [512] * 3, "fua": [True, False, True]},
+        name="odd",
+    )
+    for trace in (odd, odd.but(time_scale=0.5, tempo="chained"), nearhead.Trace(msr, limit=30)):
+        again = pickle.loads(pickle.dumps(trace))
+        assert (again.name, again.summary(), again.tempo) == (trace.name, trace.summary(), trace.tempo)
+        experiment = nearhead.Experiment(disk, "mlb", again)
+        digest = nearhead.Experiment(disk, "mlb", trace).run().digest
+        assert pickle.loads(pickle.dumps(experiment)).run().digest == experiment.run().digest == digest
 
 
 def test_requests_past_the_end_go_where_somebody_says(disk):

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A disk that tells what it did, as models do.
-pub trait Modelled: Disk {
+pub trait Modelled: Disk + 'static {
     /// Since it was made.
     fn told(&self) -> Report;
 }

@@ -108,9 +108,7 @@ impl Experiment {
     /// What cannot be meant, or run; [`StudyError::Stopped`] if it was stopped.
     pub fn run(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Outcome, StudyError> {
         self.check()?;
-        let makeups: Result<Vec<_>, _> = self.loads.iter().map(makeup_of).collect();
-        let makeups = makeups?;
-        let answers = self.answers.unwrap_or_else(|| suggested(&self.loads, &makeups));
+        let (makeups, answers) = self.made_up()?;
         let mut disk = self.disk.clone();
         // Where a reply means durable nothing volatile is in between, as in the papers; where flushes decide there is something to flush.
         disk.set_write_cache(answers == Answers::OnFlush);
@@ -118,7 +116,29 @@ impl Experiment {
         disk.with(self.preset.as_ref(), run).map_err(StudyError::Failed)?
     }
 
-    fn check(&self) -> Result<(), StudyError> {
+    /// What is in its traces, and when writes are answered.
+    pub(crate) fn made_up(&self) -> Result<(Vec<Option<Makeup>>, Answers), StudyError> {
+        let makeups: Result<Vec<_>, _> = self.loads.iter().map(makeup_of).collect();
+        let makeups = makeups?;
+        let answers = self.answers.unwrap_or_else(|| suggested(&self.loads, &makeups));
+        Ok((makeups, answers))
+    }
+
+    /// What is created for it.
+    pub(crate) fn create_options(&self, preset: NamedPreset, answers: Answers) -> CreateOptions {
+        let (choices, plain) = (&self.choices, create_options(preset, answers));
+        CreateOptions {
+            logged_write_bytes_max: choices
+                .logged_write_bytes_max
+                .unwrap_or(plain.logged_write_bytes_max),
+            group_bytes: choices.group_bytes,
+            log_bytes: choices.log_bytes,
+            fragments: choices.fragments.unwrap_or(plain.fragments),
+            ..plain
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StudyError> {
         let refuse = |problem: String| Err(StudyError::Failed(format!("experiment: {problem}")));
         if self.loads.is_empty() || self.loads.len() > LOADS_MAX {
             let found = self.loads.len();
@@ -190,17 +210,7 @@ impl OnDisk for Run<'_> {
         let Some(preset) = self.experiment.preset else {
             return Ok(self.play(&mut BareDisk::new(disk)));
         };
-        let choices = &self.experiment.choices;
-        let plain = create_options(preset, self.answers);
-        let options = CreateOptions {
-            logged_write_bytes_max: choices
-                .logged_write_bytes_max
-                .unwrap_or(plain.logged_write_bytes_max),
-            group_bytes: choices.group_bytes,
-            log_bytes: choices.log_bytes,
-            fragments: choices.fragments.unwrap_or(plain.fragments),
-            ..plain
-        };
+        let options = self.experiment.create_options(preset, self.answers);
         let policies = self.experiment.policies.as_deref();
         Ok(self.play(&mut volume_with(disk, &options, tracks, |config| {
             if let Some(policies) = policies {
@@ -268,7 +278,7 @@ impl Run<'_> {
 }
 
 impl Experiment {
-    fn work<S: Service>(
+    pub(crate) fn work<S: Service>(
         &self,
         service: &mut S,
         time: &mut VirtualTime,

@@ -12,6 +12,8 @@ Everything runs in virtual time and without content: the same experiment has the
 sentence that says what, where, what was expected and found. NumPy, pandas, polars and PyArrow are imported where a call needs them, and not before.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import policies
 from ._disk import Disk, presets
 from ._experiment import Experiment
@@ -20,6 +22,10 @@ from ._reports import Figure, Validation, figure_names, figures, validate
 from ._result import Class, Latency, Result, Workload
 from ._trace import Request, Trace
 from ._workloads import Bulk, DurablePoints, RandomMix
+
+if TYPE_CHECKING:
+    from . import fleet
+    from ._sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 
@@ -35,13 +41,29 @@ __all__ = [
     "RandomMix",
     "Request",
     "Result",
+    "Sweep",
     "Trace",
     "Validation",
     "Workload",
     "figure_names",
     "figures",
+    "fleet",
     "formats",
     "policies",
     "presets",
+    "sweep",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What few programs need is imported when it is asked for."""
+    if name in ("Sweep", "sweep"):
+        from . import _sweep
+
+        return getattr(_sweep, name)
+    if name == "fleet":
+        import importlib
+
+        return importlib.import_module(".fleet", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

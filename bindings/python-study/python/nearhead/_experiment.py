@@ -54,35 +54,70 @@ class Experiment:
     def run(self) -> Result:
         """Runs it, in virtual time. The interpreter is free for other threads meanwhile, and Ctrl-C ends it."""
         disk = self.disk if isinstance(self.disk, Disk) else Disk(self.disk)
+        described, traces = self._described()
+        made = makers(placement=self.placement, admission=self.admission, cleaner=self.cleaner)
+        outcome = described.outcome(disk, [trace._native() for trace in traces], made)
+        unheard = outcome.unheard()
+        if unheard is not None:
+            warnings.warn(f"experiment: {unheard}", RuntimeWarning, stacklevel=2)
+        return Result(outcome, {question: maker.policy for question, maker in made.items()})
+
+    def _described(self) -> tuple["Described", list[Trace]]:
+        """All of it but the disk, the traces and policies in Python, in words."""
         workloads: list[Any] = list(self.workload) if isinstance(self.workload, (list, tuple)) else [self.workload]
-        traces: list[_native.Requests] = []
+        traces: list[Trace] = []
         for workload in workloads:
             if not isinstance(workload, (Trace, DurablePoints, Bulk, RandomMix)):
                 raise _native.Error(
                     f"experiment: expected a Trace, DurablePoints, Bulk or RandomMix as workload, found {type(workload).__name__}"
                 )
-        described = [workload._described(traces) for workload in workloads]
+        loads = [workload._described(traces) for workload in workloads]
         unknown = [key for key in self.config if key not in CONFIG]
         if unknown:
             raise _native.Error(f"experiment: expected a config of {', '.join(CONFIG)}, found {unknown[0]!r}")
         kinds = {"fragments": "bool"}
         config = {key: checked("config", key, kinds.get(key, "int"), value) for key, value in self.config.items()}
-        made = makers(placement=self.placement, admission=self.admission, cleaner=self.cleaner)
-        outcome = _native.run(
-            disk._disk,
+        described = Described(
             self.preset,
             json.dumps(config),
             self.ack,
-            json.dumps(described),
-            traces,
+            json.dumps(loads),
             float(self.warm_up_s),
             None if self.duration_s is None else float(self.duration_s),
+            self.record,
+        )
+        return described, traces
+
+
+@dataclass(frozen=True)
+class Described:
+    """An experiment without its disk and its traces, in words that the compiled half reads: what workloads say of traces are their places in a list."""
+
+    preset: Optional[str]
+    config: str
+    ack: Optional[str]
+    loads: str
+    warm_up_s: float
+    duration_s: Optional[float]
+    record: bool
+
+    def run(self, disk: Disk, traces: Sequence[_native.Requests]) -> Result:
+        """Runs it on this disk, with these traces."""
+        return Result(self.outcome(disk, traces, {}))
+
+    def outcome(self, disk: Disk, traces: Sequence[_native.Requests], made: Mapping[str, Any]) -> _native.Outcome:
+        """The same with the policies that these make."""
+        return _native.run(
+            disk._disk,
+            self.preset,
+            self.config,
+            self.ack,
+            self.loads,
+            traces,
+            self.warm_up_s,
+            self.duration_s,
             self.record,
             made.get("placement"),
             made.get("admission"),
             made.get("cleaner"),
         )
-        unheard = outcome.unheard()
-        if unheard is not None:
-            warnings.warn(f"experiment: {unheard}", RuntimeWarning, stacklevel=2)
-        return Result(outcome, {question: maker.policy for question, maker in made.items()})

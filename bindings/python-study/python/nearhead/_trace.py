@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _columns, _frames
@@ -215,6 +215,13 @@ class Trace:
 
         parquet.write_table(table, path)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("path", "_requests")}
+        columns = self._native().in_memory()
+        if columns is None:
+            return (_of_file, (os.fspath(self.path or self.name), options))
+        return (_of_memory, (self.name, columns, options))
+
     def _native(self) -> Requests:
         assert self._requests is not None
         return self._requests
@@ -229,8 +236,8 @@ class Trace:
     def _checked(self, name: str) -> Any:
         return checked("Trace", name, str(self.__dataclass_fields__[name].type), getattr(self, name))
 
-    def _described(self, traces: list[Requests]) -> dict[str, Any]:
-        traces.append(self._native())
+    def _described(self, traces: list["Trace"]) -> dict[str, Any]:
+        traces.append(self)
         return {
             "kind": "trace",
             "trace": len(traces) - 1,
@@ -238,6 +245,14 @@ class Trace:
             "tempo": self._checked("tempo"),
             "outstanding_max": self._checked("outstanding_max"),
         }
+
+
+def _of_file(path: Union[str, os.PathLike[str]], options: dict[str, Any]) -> Trace:
+    return Trace(path, **options)
+
+
+def _of_memory(name: str, columns: dict[str, bytes], options: dict[str, Any]) -> Trace:
+    return Trace(_requests=Requests.columns(name, **columns), **options)
 
 
 def _request(row: Any, place: int) -> Request:

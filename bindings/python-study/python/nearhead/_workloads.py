@@ -6,7 +6,7 @@ import operator
 from dataclasses import dataclass, fields
 from typing import Any, Optional
 
-from ._native import Error, Requests
+from ._native import Error
 
 #: From which byte to which, or to the end.
 Span = Optional[tuple[int, Optional[int]]]
@@ -15,7 +15,7 @@ Span = Optional[tuple[int, Optional[int]]]
 class _Described:
     _kind = ""
 
-    def _described(self, traces: list[Requests]) -> dict[str, Any]:
+    def _described(self, traces: list[Any]) -> dict[str, Any]:
         described: dict[str, Any] = {"kind": self._kind}
         for one in fields(self):  # type: ignore[arg-type]
             described[one.name] = checked(type(self).__name__, one.name, str(one.type), getattr(self, one.name))

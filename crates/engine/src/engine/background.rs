@@ -43,6 +43,11 @@ impl Engine {
         self.schedule.wants_permit() && !self.core.has_failed()
     }
 
+    /// Whether blocks go home: as in [`crate::Status::checkpointing`], without the rest of it.
+    pub fn is_checkpointing(&self) -> bool {
+        self.checkpoint.is_busy() && !self.core.has_failed()
+    }
+
     /// What may change while it is open is as `tuning` says from now on. Drive the engine after it.
     pub fn tune(&mut self, tuning: Tuning, now: Nanos) {
         self.core.set_now(now);

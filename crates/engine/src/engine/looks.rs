@@ -86,7 +86,7 @@ impl Engine {
             pass,
             last_pass,
             head_offset: self.core.lanes().main().estimates_head(),
-            checkpointing: self.checkpoint.is_busy() && !self.core.has_failed(),
+            checkpointing: self.is_checkpointing(),
             wants_checkpoint_permit: self.wants_checkpoint_permit(),
             disk_errors: self.core.watch().counts(),
             last_disk_error: self.core.watch().last().cloned(),
