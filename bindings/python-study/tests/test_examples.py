@@ -28,4 +28,6 @@ def test_an_example_leaves_what_it_says(name, tmp_path):
 
 
 def test_every_example_is_tried():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SMALL)
+    """Those that take arguments; policies are imported by their own tests."""
+    programs = {path.stem for path in EXAMPLES.glob("*.py") if "argparse" in path.read_text()}
+    assert programs == set(SMALL)
