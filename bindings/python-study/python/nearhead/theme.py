@@ -19,8 +19,8 @@ from ._native import Error
 
 __all__ = ["COLOURS", "colours", "use"]
 
-#: Told apart in any kind of colour vision (Okabe and Ito's palette), in the order in which the program's own charts take them.
-COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#56B4E9", "#CC79A7", "#5A5A5A", "#F0E442")
+#: Told apart in any kind of colour vision (Okabe and Ito's palette); neighbours are unlike each other as dots, too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#5A5A5A", "#F0E442")
 
 #: What has its colour wherever it is drawn.
 _FIXED = {
