@@ -19,8 +19,9 @@ from ._native import Error
 
 __all__ = ["COLOURS", "colours", "use"]
 
-#: Told apart in any kind of colour vision (Okabe and Ito's palette); neighbours are unlike each other as dots, too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#5A5A5A", "#F0E442")
+#: Told apart in any kind of colour vision (Okabe and Ito's palette). Those come first that are least taken for a preset's, and neighbours are unlike each
+#: other as dots, too.
+COLOURS = ("#009E73", "#CC79A7", "#0072B2", "#E69F00", "#56B4E9", "#5A5A5A", "#D55E00", "#F0E442")
 
 #: What has its colour wherever it is drawn.
 _FIXED = {
@@ -88,7 +89,7 @@ def _plotly() -> bool:
         from plotly import graph_objects, io
     except ImportError:
         return False
-    axis = {"gridcolor": _GREY, "linecolor": _INK, "showline": True, "ticks": "outside", "zeroline": False, "title": {"standoff": 8}}
+    axis = {"gridcolor": _GREY, "linecolor": _INK, "showline": True, "ticks": "outside", "zeroline": False, "automargin": True, "title": {"standoff": 8}}
     io.templates["nearhead"] = graph_objects.layout.Template(
         layout={
             "colorway": COLOURS,
