@@ -41,7 +41,9 @@ fn the_tests_of_the_package_pass() {
         println!("skipped: there is no python3 with pytest; scripts/install-python-tests gets it");
         return;
     }
-    for module in ["numpy", "pandas", "polars", "pyarrow"] {
+    let notebooks = ["matplotlib", "plotly", "nbformat", "nbclient", "ipykernel"];
+    let frames = ["numpy", "pandas", "polars", "pyarrow"];
+    for module in frames.into_iter().chain(notebooks).chain(["griffe"]) {
         if !has(module) {
             println!(
                 "skipped: there is no {module} for tests in Python; scripts/install-python-tests gets it"

@@ -95,6 +95,8 @@ def test_a_thing_has_its_colour_wherever_it_is_drawn():
     assert len(set(theme.colours(map(str, range(8))).values())) == 8
     with pytest.raises(nearhead.Error, match="at most 8 names"):
         theme.colours(map(str, range(9)))
+    with pytest.raises(nearhead.Error, match="several names, found the text 'mlb'"):
+        theme.colours("mlb")
 
 
 def test_both_libraries_draw_alike():

@@ -38,6 +38,8 @@ _GREY, _INK = "#D9D9D9", "#262626"
 
 def colours(names: Iterable[str]) -> dict[str, str]:
     """The colour of each name: of presets and of "bare disk" always the same, of others what the names at hand leave, in order. Eight names at most."""
+    if isinstance(names, str):
+        raise Error(f"theme: expected several names, found the text {names!r}")
     wanted = list(dict.fromkeys(names))
     if len(wanted) > len(COLOURS):
         raise Error(f"theme: expected at most {len(COLOURS)} names to tell apart by colour, found {len(wanted)}; draw several charts")
@@ -60,7 +62,7 @@ def _matplotlib() -> bool:
     except ImportError:
         return False
     # Names and values of matplotlib's matplotlibrc.
-    settings: dict[str, Any] = {
+    settings: Any = {
         "axes.prop_cycle": cycler(color=COLOURS),
         "axes.edgecolor": _INK,
         "axes.labelcolor": _INK,
