@@ -103,7 +103,7 @@ fn the_demo_in_virtual_time_leaves_its_page_and_its_rows() {
     let output = nearhead(&["demo", "--virtual", "--seconds", "3", "--out", &out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value =
-        common::json::parse(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 24, "4 presets, 2 bulk clients, 3 rates");
     let disturbed = rows.as_array().unwrap().iter().any(|row| row["machine_was_busy"] != false);
     assert!(!disturbed, "virtual time passes as fast on a busy machine");
@@ -120,7 +120,7 @@ fn the_demo_in_real_time_says_whether_the_machine_was_busy_and_what_it_saw() {
     let output = nearhead(&["demo", "--seconds", "0.5", "--out", &out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value =
-        common::json::parse(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
     let rows = rows.as_array().unwrap();
     let busy = rows.iter().filter(|row| row["machine_was_busy"] == true).count();
     let (printed, page) =
@@ -147,7 +147,7 @@ fn the_quick_bench_leaves_every_row() {
     let output = nearhead(&[&["bench", "--quick", "--out", &out], &names[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value =
-        common::json::parse(&std::fs::read(folder.join("bench.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("bench.json")).unwrap()).unwrap();
     let names: Vec<&str> =
         report["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
     for name in [

@@ -137,7 +137,7 @@ fn watching_gives_a_line_for_each_interval_of_what_happened_in_it_and_ends_well_
     let child = nearhead(&scratch, &args).stdout(Stdio::piped()).spawn();
     let mut child = child.unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || common::json::parse(&lines.next().unwrap().unwrap());
+    let mut next = || common::json::parse(lines.next().unwrap().unwrap());
     let first = next().unwrap();
     assert_eq!((&first["target"], &first["health"]), (&"a.img".into(), &"well".into()));
     assert_eq!(first["durable"]["p99_ms"], serde_json::Value::Null, "{first}");

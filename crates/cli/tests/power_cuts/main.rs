@@ -100,7 +100,7 @@ impl Run {
         let made: serde_json::Value = {
             let mut args = vec!["create", &disk.target, "--json"];
             args.extend_from_slice(create);
-            crate::common::json::parse(&run_ok(&scratch, &args)).unwrap()
+            crate::common::json::parse(run_ok(&scratch, &args)).unwrap()
         };
         let size_bytes = made["client_bytes"].as_u64().unwrap();
         let shared = Shared::new(size_bytes, create.contains(&"durable"));
