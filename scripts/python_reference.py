@@ -14,7 +14,7 @@ import griffe
 
 SOURCES = Path(__file__).resolve().parents[1] / "bindings/python-study/python"
 #: Classes that calls give, and no program makes.
-GIVEN = {"Class", "Conformance", "Figure", "Latency", "Result", "Validation", "Workload"}
+GIVEN = {"Class", "Conformance", "Figure", "Latency", "Plan", "Result", "Sweep", "Validation", "Workload"}
 #: A signature that is longer has a line for each parameter.
 COLUMNS_MAX = 100
 
