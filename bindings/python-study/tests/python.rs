@@ -49,9 +49,10 @@ fn the_tests_of_the_package_pass() {
         println!("skipped: there is no python3 with pytest; scripts/install-python-tests gets it");
         return;
     }
-    for module in
-        ["numpy", "pandas", "polars", "pyarrow", "distributed", "ray", "tqdm", "matplotlib"]
-    {
+    let frames = ["numpy", "pandas", "polars", "pyarrow"];
+    let clusters = ["distributed", "ray", "tqdm"];
+    let notebooks = ["matplotlib", "plotly", "nbformat", "nbclient", "ipykernel", "griffe"];
+    for module in frames.into_iter().chain(clusters).chain(notebooks) {
         if !has(module) {
             println!(
                 "skipped: there is no {module} for tests in Python; scripts/install-python-tests gets it"

@@ -48,3 +48,14 @@ def test_figures_are_data(tmp_path):
     for wrong in (lambda: nearhead.figures("fig99"), lambda: nearhead.figures("fig2a", effort="great")):
         with pytest.raises(nearhead.Error, match="figures: "):
             wrong()
+
+
+def test_a_table_of_a_figure_is_a_frame_of_numbers():
+    pytest.importorskip("pandas")
+    (figure,) = nearhead.figures("fig2a", effort="tiny")
+    points = figure.to_pandas("points")
+    assert list(points.columns) == figure.data["points"]["columns"] and len(points) == len(figure.data["points"]["rows"])
+    assert points["bandwidth_pct"].between(0, 100).all() and points["writes_per_s_per_disk"].dtype == "int64"
+    assert "mlb" in set(points["method"])
+    with pytest.raises(nearhead.Error, match="expected a table of losses, points, found 'mixes'"):
+        figure.to_pandas("mixes")

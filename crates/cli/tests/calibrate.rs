@@ -23,7 +23,7 @@ fn an_emulated_drive_is_told_at_once_on_the_terminal_as_json_and_as_a_file() {
     assert!(shown.contains("a write begins") && shown.contains("1200   0.1417"), "{shown}");
     assert!(told(&out.stderr).contains("100 %"), "{}", told(&out.stderr));
     let out = run(&scratch, &["calibrate", model, "--json", "--out", "drive.toml"]);
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let report: Value = common::json::parse(&out.stdout).unwrap();
     assert_eq!((&report["turns"], &report["why_not"]), (&true.into(), &Value::Null));
     assert!(report["zones"].as_array().unwrap().len() > 10, "{report}");
     let file = fs::read_to_string(scratch.path("drive.toml")).unwrap();
@@ -37,7 +37,7 @@ fn of_flash_and_of_a_file_it_says_that_there_is_nothing_to_learn() {
     for target in ["model:flash-8ch-550gb", "plain.img"] {
         let out = run(&scratch, &["calibrate", target, "--json"]);
         assert!(out.status.success(), "{target}: {}", told(&out.stderr));
-        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let report: Value = common::json::parse(&out.stdout).unwrap();
         assert_eq!(report["turns"], false, "{target}: {report}");
         let why_not = report["why_not"].as_str().unwrap();
         // A file is read in real time: where others keep the machine busy, what is far may seem to be as near as memory.
@@ -81,10 +81,10 @@ fn what_was_found_is_kept_in_a_volume_that_makes_use_of_it_and_shown_by_its_stat
     }
     // An image is no disk that turns, unless somebody says so.
     let out = run(&scratch, &["status", "nearhead.img", "--json"]);
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let report: Value = common::json::parse(&out.stdout).unwrap();
     assert_eq!(report["state"]["tracks"], Value::Null, "{report}");
     let out = run(&scratch, &["status", "nearhead.img", "--json", "--rotational", "true"]);
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let report: Value = common::json::parse(&out.stdout).unwrap();
     assert_eq!(report["state"]["tracks"]["zones"], 16, "{report}");
     fs::write(scratch.path("other.toml"), "target = \"x\"").unwrap();
     let out = run(&scratch, &["calibrate", "nearhead.img", "--known", "other.toml", "--store"]);

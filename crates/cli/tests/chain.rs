@@ -119,7 +119,7 @@ fn awaited(
     loop {
         // Whether all is well is what is asked, so it may say that it is not.
         let output = common::run(scratch, &[&["status", "--json"], pairs].concat());
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let status: serde_json::Value = common::json::parse(&output.stdout).unwrap();
         if is_so(&status) {
             return status;
         }

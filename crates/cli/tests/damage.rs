@@ -16,7 +16,7 @@ fn damaged(scratch: &Scratch) -> Value {
     let output = run(scratch, &["check", "a.img", "--json", "--repair-hint"]);
     assert_eq!(std::fs::read(&path).unwrap(), before, "a check writes nothing");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    common::json::parse(&output.stdout).unwrap()
 }
 
 fn places(report: &Value) -> Vec<String> {
@@ -87,7 +87,7 @@ fn a_damaged_snapshot_is_found_served_around_and_repaired() {
                 1,
             );
             let output = run(&scratch, &["check", "a.img", "--json"]);
-            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let report: Value = common::json::parse(&output.stdout).unwrap();
             let place = format!("snapshot slot {}", slot["slot"]);
             assert!(places(&report).contains(&place), "{part}, newest {newest}: {report}");
             run_ok(&scratch, &["repair", "a.img"]);

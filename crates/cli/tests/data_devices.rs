@@ -454,5 +454,5 @@ fn an_error_of_a_data_device_names_it() {
 /// The report of a volume that need not be well.
 fn run_json_whatever(scratch: &Scratch, args: &[&str]) -> serde_json::Value {
     let output = nearhead(scratch, args).arg("--json").output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap()
+    common::json::parse(&output.stdout).unwrap()
 }

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// `status --json` and its exit code.
 fn status(scratch: &Scratch, target: &str) -> (Value, Option<i32>) {
     let output = run(scratch, &["status", target, "--json"]);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let report =
+        common::json::parse(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     (report, output.status.code())
 }
 

@@ -54,13 +54,11 @@ fn an_imported_package_is_a_profile_to_use() {
     assert!(told(&out.stdout).contains("2 heads, 100 cylinders"), "{}", told(&out.stdout));
     let out = run(&scratch, &["disk", "validate", "toy.toml", "toy.trace", "--json"]);
     assert!(out.status.success(), "{}", told(&out.stderr));
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let report: Value = common::json::parse(&out.stdout).unwrap();
     let lines = report["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 3, "{report}");
     assert_eq!((&lines[0]["requests"], &lines[1]["requests"]), (&300.into(), &200.into()));
     assert_eq!((&lines[0]["chosen"], &lines[1]["chosen"]), (&"all".into(), &"reads".into()));
-    // A reader that keeps the first of two fields would have found a word.
-    assert_eq!(told(&out.stdout).matches("\"requests\"").count(), lines.len());
     assert!(lines[0]["demerit_ms"].as_f64().unwrap() > 0.1, "{report}");
 }
 

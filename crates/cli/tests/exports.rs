@@ -27,7 +27,7 @@ fn ask(control: &mut BufReader<UnixStream>, command: &str) -> Value {
     writeln!(control.get_mut(), "{command}").unwrap();
     let mut line = String::new();
     control.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
+    common::json::parse(&line).unwrap()
 }
 
 #[test]

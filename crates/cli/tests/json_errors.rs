@@ -16,10 +16,25 @@ fn told(output: &Output) -> String {
 /// The error that stands last.
 fn error_of(output: &Output) -> Value {
     let told = told(output);
-    let error: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let error: Value = common::json::parse(told.lines().last().unwrap()).unwrap();
     assert_eq!(error["exit_code"], output.status.code().unwrap(), "{told}");
     assert_eq!(error.as_object().unwrap().len(), 3, "{told}");
     error
+}
+
+#[test]
+fn these_tests_refuse_json_that_has_a_key_twice() {
+    let refused = |text: &str| common::json::parse(text).unwrap_err().to_string();
+    for text in [
+        r#"{"requests": "all", "requests": 300}"#,
+        r#"[{"a": {"requests": 1, "b": 2, "requests": 1}}]"#,
+    ] {
+        assert!(refused(text).contains(r#"the key "requests" is there twice"#), "{text}");
+    }
+    assert!(refused("{} {}").contains("trailing"));
+    let sound =
+        r#"{"a":[{"n":-1},{"n":1.5},{"n":18446744073709551615}],"b":null,"c":true,"d":"\n"}"#;
+    assert_eq!(common::json::parse(sound).unwrap().to_string(), sound);
 }
 
 #[test]

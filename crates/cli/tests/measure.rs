@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod common;
+
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -43,7 +45,7 @@ fn a_replay_reports_each_preset_and_counts_bad_lines() {
     let output =
         nearhead(&["replay", &trace, "--preset", "nolog,mlb-32", "--format", "msr", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = common::json::parse(&output.stdout).unwrap();
     let rows = &report["outcomes"];
     assert_eq!(rows.as_array().unwrap().len(), 2);
     for (row, preset) in rows.as_array().unwrap().iter().zip(["nolog", "mlb-32"]) {
@@ -101,7 +103,7 @@ fn the_demo_in_virtual_time_leaves_its_page_and_its_rows() {
     let output = nearhead(&["demo", "--virtual", "--seconds", "3", "--out", &out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 24, "4 presets, 2 bulk clients, 3 rates");
     let disturbed = rows.as_array().unwrap().iter().any(|row| row["machine_was_busy"] != false);
     assert!(!disturbed, "virtual time passes as fast on a busy machine");
@@ -118,7 +120,7 @@ fn the_demo_in_real_time_says_whether_the_machine_was_busy_and_what_it_saw() {
     let output = nearhead(&["demo", "--seconds", "0.5", "--out", &out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
     let rows = rows.as_array().unwrap();
     let busy = rows.iter().filter(|row| row["machine_was_busy"] == true).count();
     let (printed, page) =
@@ -145,7 +147,7 @@ fn the_quick_bench_leaves_every_row() {
     let output = nearhead(&[&["bench", "--quick", "--out", &out], &names[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("bench.json")).unwrap()).unwrap();
+        common::json::parse(std::fs::read(folder.join("bench.json")).unwrap()).unwrap();
     let names: Vec<&str> =
         report["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
     for name in [
@@ -262,7 +264,7 @@ fn a_speed_up_over_a_volume_that_did_not_follow_the_trace_is_no_plain_number() {
         let told = text(&run(&["--fit", "wrap"]).stdout);
         let marks = [told.contains("not followed: nolog"), told.contains("(1.00x)")];
         assert_eq!(marks, [is_late; 2], "{name}: {told}");
-        let report: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
+        let report: Value = common::json::parse(&run(&["--json"]).stdout).unwrap();
         assert_eq!(report["outcomes"][0]["kept_up"], !is_late, "{name}");
         let scaled = text(&run(&["--fit", "scale"]).stderr);
         assert!(scaled.contains("locality is no longer the trace's"), "{scaled}");

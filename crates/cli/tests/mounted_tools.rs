@@ -77,7 +77,7 @@ fn metrics_of_a_mount_are_those_of_a_volume_and_its_own() {
         let mut line = String::new();
         let mut reader = std::io::BufReader::new(&stream);
         std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
-        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+        common::json::parse(&line).unwrap()
     };
     assert_eq!(ask("sync")["ok"], "done");
     let text = ask("metrics")["ok"].as_str().unwrap().to_owned();

@@ -91,7 +91,7 @@ fn what_is_doubtful_is_listed_before_it_is_given_up_and_reads_as_an_error_then()
     for args in [&["repair", "a.img", "--dry-run", "--json"][..], &["repair", "a.img", "--json"]] {
         let output = run(&scratch, args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: Value = common::json::parse(&output.stdout).unwrap();
         let doubtful = &report["doubtful"][0];
         assert_eq!(report["doubtful"].as_array().unwrap().len(), 1, "{report}");
         assert_eq!(

@@ -44,7 +44,7 @@ fn awaited(
 ) -> Vec<serde_json::Value> {
     loop {
         let output = run(scratch, &["status", "--json", MIRROR]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let status: serde_json::Value = common::json::parse(&output.stdout).unwrap();
         let sides = status["devices"][0]["sides"].as_array().unwrap();
         if sides.iter().all(&are_so) {
             return sides.clone();

@@ -33,7 +33,7 @@ fn status_without_a_target_lists_every_volume_once_and_a_socket_that_a_killed_da
     let first = Daemon::serve(&scratch, "a.img", &[]);
     let second = another(&scratch);
     let list = run(&scratch, &["status", "--json"]);
-    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    let list: serde_json::Value = common::json::parse(&list.stdout).unwrap();
     // Others may serve volumes on this machine while this test runs.
     let volumes = list["volumes"].as_array().unwrap();
     let ours = |name: &str| {
@@ -72,7 +72,7 @@ fn status_without_a_target_lists_every_volume_once_and_a_socket_that_a_killed_da
 /// exit code, whatever else is on this machine.
 fn listed_as_stale(scratch: &Scratch, control: &str) -> Option<bool> {
     let output = run(scratch, &["status", "--json"]);
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list: serde_json::Value = common::json::parse(&output.stdout).unwrap();
     let unanswered = list["unanswered"].as_array().unwrap();
     let silent = unanswered.iter().any(|one| one["is_stale"] == false);
     let is_well = list["volumes"].as_array().unwrap().iter().all(|one| one["health"] == "well");
@@ -107,7 +107,7 @@ fn a_list_that_may_lack_volumes_says_so() {
     (0..1024).for_each(|number| std::fs::write(named(number), "").unwrap());
     let is_cut_short = || {
         let output = run(&scratch, &["status", "--json"]);
-        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let list: serde_json::Value = common::json::parse(&output.stdout).unwrap();
         let folders = list["cut_short"].as_array().unwrap();
         let is_named = folders.iter().any(|one| one == folder.to_str().unwrap());
         assert!(!is_named || output.status.code() != Some(0), "{}", told(&output));
@@ -137,7 +137,7 @@ fn watching_gives_a_line_for_each_interval_of_what_happened_in_it_and_ends_well_
     let child = nearhead(&scratch, &args).stdout(Stdio::piped()).spawn();
     let mut child = child.unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap());
+    let mut next = || common::json::parse(lines.next().unwrap().unwrap());
     let first = next().unwrap();
     assert_eq!((&first["target"], &first["health"]), (&"a.img".into(), &"well".into()));
     assert_eq!(first["durable"]["p99_ms"], serde_json::Value::Null, "{first}");
@@ -248,7 +248,7 @@ fn stop_waits_for_the_end_and_says_how_it_ended() {
 /// The control socket of the daemon with this process number.
 fn run_json_list(scratch: &Scratch, pid: u32) -> String {
     let list = run(scratch, &["status", "--json"]);
-    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    let list: serde_json::Value = common::json::parse(&list.stdout).unwrap();
     let volumes = list["volumes"].as_array().unwrap();
     let ours = volumes.iter().find(|one| one["pid"] == pid).unwrap();
     ours["control"].as_str().unwrap().to_owned()

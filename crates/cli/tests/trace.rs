@@ -152,7 +152,7 @@ impl Tracing {
         self.told.read_to_string(&mut told).unwrap();
         assert!(self.child.wait().unwrap().success(), "{told}");
         assert!(!machine.has_instance_of(self.child.id()));
-        serde_json::from_str(&report).unwrap()
+        common::json::parse(&report).unwrap()
     }
 }
 

@@ -12,7 +12,7 @@ const SKIPPED_DIRECTORIES: &[&str] = &[".git", "target", "node_modules", "__pyca
 /// Endings of files whose text is checked.
 const TEXT_ENDINGS: &[&str] = &[
     "rs", "md", "toml", "sh", "py", "c", "h", "java", "html", "css", "js", "svg", "yml", "service",
-    "socket", "conf", "patch",
+    "socket", "conf", "patch", "ipynb", "cff",
 ];
 /// Directories whose files are scripts even without an ending.
 const SCRIPT_DIRECTORIES: &[&str] = &[".ci/", "scripts/"];

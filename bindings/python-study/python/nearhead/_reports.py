@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from . import _native
+from . import _frames, _native
+from ._native import Error
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,24 @@ class Figure:
     data: dict[str, dict[str, Any]]
     #: Charts as SVG, by name.
     drawings: dict[str, str]
+
+    def to_pandas(self, table: str) -> Any:
+        """One table of `data` as a pandas frame. A column of nothing but numbers has them as such, and what is empty in it is missing."""
+        if table not in self.data:
+            raise Error(f"figure {self.name}: expected a table of {', '.join(self.data) or 'none'}, found {table!r}")
+        names, rows = self.data[table]["columns"], self.data[table]["rows"]
+        cells = {name: _numbers([row[place] for row in rows]) for place, name in enumerate(names)}
+        return _frames.to_pandas(cells, f"figure {self.name}")
+
+
+def _numbers(cells: list[str]) -> list[Any]:
+    """As numbers, where all are some or empty."""
+    for kind in (int, float):
+        try:
+            return [kind(cell) if cell else None for cell in cells]
+        except ValueError:
+            pass
+    return cells
 
 
 def figure_names() -> dict[str, str]:

@@ -66,7 +66,7 @@ impl<'a> Attached<'a> {
     /// The process that serves it; none while there is none.
     pub fn worker(&self) -> Option<u32> {
         let output = run(self.scratch, &["status", &self.target, "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let status: serde_json::Value = super::json::parse(&output.stdout).ok()?;
         u32::try_from(status["served"]["pid"].as_u64()?).ok()
     }
 

@@ -8,6 +8,7 @@
 pub mod attached;
 pub mod blocks;
 pub mod browser;
+pub mod json;
 pub mod mounts;
 pub mod nbd;
 pub mod terminal;
@@ -77,7 +78,7 @@ pub fn run_json(scratch: &Scratch, args: &[&str]) -> serde_json::Value {
     let output = run(scratch, &args);
     let is_not_well = args[0] == "status" && output.status.code() == Some(2);
     assert!(output.status.success() || is_not_well, "nearhead {args:?}: {output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    json::parse(&output.stdout).unwrap()
 }
 
 /// Runs it and expects exit code 1 and a message with all of `parts`; the message.
@@ -111,7 +112,7 @@ pub fn ask(control: impl AsRef<Path>, command: &str) -> serde_json::Value {
     writeln!(stream, "{command}").unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
+    json::parse(&line).unwrap()
 }
 
 /// A running `nearhead serve`; killed when dropped.

@@ -39,7 +39,7 @@ impl Control {
         writeln!(self.0.get_mut(), "{command}").ok()?;
         let mut line = String::new();
         self.0.read_line(&mut line).ok().filter(|len| *len > 0)?;
-        Some(serde_json::from_str(&line).unwrap())
+        Some(crate::common::json::parse(&line).unwrap())
     }
 
     fn ask(&mut self, command: &str) -> serde_json::Value {

@@ -100,7 +100,7 @@ impl Run {
         let made: serde_json::Value = {
             let mut args = vec!["create", &disk.target, "--json"];
             args.extend_from_slice(create);
-            serde_json::from_str(&run_ok(&scratch, &args)).unwrap()
+            crate::common::json::parse(run_ok(&scratch, &args)).unwrap()
         };
         let size_bytes = made["client_bytes"].as_u64().unwrap();
         let shared = Shared::new(size_bytes, create.contains(&"durable"));
@@ -144,7 +144,7 @@ impl Run {
     /// since a clean stop; nothing else may be wrong.
     fn check_offline(&self) -> Result<(), String> {
         let output = run(&self.scratch, &["check", &self.disk.target, "--json"]);
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        let report: serde_json::Value = crate::common::json::parse(&output.stdout)
             .map_err(|error| format!("{error}: {output:?}"))?;
         let is_slot = |finding: &serde_json::Value| {
             finding["place"].as_str().is_some_and(|place| place.starts_with("snapshot slot"))
