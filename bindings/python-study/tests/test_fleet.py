@@ -45,7 +45,7 @@ def test_the_same_plan_is_there_already_and_a_larger_sample_holds_the_same_sets(
     out, plan = planned
     again = fleet.plan([group()], WAYS, 1, out=out, sample=3, hours=0.1)
     assert again.sweep.ran == 0 and again.to_dict() == plan.to_dict()
-    from nearhead.fleet.plan import drawn
+    from nearhead.fleet._plan import drawn
 
     assert set(drawn(group(), 3, 1)) < set(drawn(group(), 4, 1)) < set(drawn(group(), None, 1)) == set(range(5))
     with pytest.raises(nearhead.Error, match="take another folder"):

@@ -13,7 +13,7 @@ durable, checkpoints made by the engine and permits given to it. No formula stan
 simulated: `plan` says how many there are and how many were, and how far a percentile may be off for that.
 """
 
-from .describe import Checkpoints, Group
-from .plan import Plan, plan
+from ._describe import Checkpoints, Group
+from ._plan import Plan, plan
 
 __all__ = ["Checkpoints", "Group", "Plan", "plan"]

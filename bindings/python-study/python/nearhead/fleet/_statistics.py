@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._columns import numpy
-from .describe import Group
+from ._describe import Group
 
 #: Percentiles that are told of.
 PERCENTS = (50.0, 90.0, 99.0, 99.9, 99.99)

@@ -21,8 +21,8 @@ from .._sweep.drive import Sweep, run
 from .._sweep.grid import POINTS_MAX
 from .._sweep.parcels import Parcels
 from .._sweep.task import Columns, ExperimentTask, made
-from .describe import Checkpoints, Group, second_of_day
-from .statistics import Latencies, Row, rows_of
+from ._describe import Checkpoints, Group, second_of_day
+from ._statistics import Latencies, Row, rows_of
 
 #: What a row of a set has.
 _COLUMNS: Columns = {
@@ -111,7 +111,7 @@ class Plan:
 
     def draw(self, path: Union[str, Path]) -> None:
         """How many durable requests in a million take longer, against how long; a line for each way, a panel for each group."""
-        from .draw import draw
+        from ._draw import draw
 
         draw(self.rows, Path(path))
 

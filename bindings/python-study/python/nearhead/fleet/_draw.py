@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .._columns import missing
-from .statistics import Row
+from ._statistics import Row
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
