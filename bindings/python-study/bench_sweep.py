@@ -4,14 +4,18 @@
     target/python-venv/bin/python bindings/python-study/bench_sweep.py
 
 Times are whole sweeps on the clock, the start of workers and the data set included. They say something on an otherwise idle machine only, so the load of the
-machine before the run is shown. Beside them stands what others cannot take: how much of a processor the busier of two workers took, against the one.
+machine before the run is shown, and what the machine itself gives to two processes that only count, in each turn: a virtual one may give two processors the time of
+one. Beside them stands what others cannot take: how much of a processor the busier of two workers took, against the one.
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import nearhead
@@ -40,12 +44,23 @@ def swept(asked, workers):
         return done.wall_s, max(done.processor_s.values()), done.to_arrow().column("digest").to_pylist()
 
 
+def counted(processes):
+    """How long it takes so many processes at once to count."""
+    began = time.perf_counter()
+    running = [subprocess.Popen([sys.executable, "-c", "for _ in range(40_000_000): pass"]) for _ in range(processes)]
+    for one in running:
+        one.wait()
+    return time.perf_counter() - began
+
+
 def main():
     asked = arguments()
     load = os.getloadavg()[0]
     times, processor = {1: [], 2: []}, {1: [], 2: []}
     digests = set()
+    given = []
     for _ in range(asked.turns):
+        given.append(2 * counted(1) / counted(2))
         for workers, found in times.items():
             seconds, processor_s, told = swept(asked, workers)
             found.append(seconds)
@@ -61,6 +76,7 @@ def main():
         "one_s": statistics.median(times[1]),
         "two_s": statistics.median(times[2]),
         "ratio": statistics.median(ratios),
+        "machine_ratio": statistics.median(given),
         "ratios": ratios,
         "processor_ratio": statistics.median(processor[1]) / statistics.median(processor[2]),
     }
@@ -68,6 +84,7 @@ def main():
         print(json.dumps(told))
         return
     print(f"{asked.experiments} experiments of {asked.requests} requests, {asked.turns} turns; {told['processors']} processors, load before: {load:.2f}")
+    print(f"two processes that only count get {told['machine_ratio']:.2f} times what one gets ({', '.join(f'{ratio:.2f}' for ratio in given)})")
     print(f"of a processor the busier of two takes {told['processor_ratio']:.2f} times less than the one")
     print(f"one worker {told['one_s']:.2f} s, two {told['two_s']:.2f} s, ratio {told['ratio']:.2f} ({', '.join(f'{ratio:.2f}' for ratio in ratios)})")
 
