@@ -254,7 +254,10 @@ fn what_is_freed_is_told_to_the_volume_and_fstrim_tells_all_that_is_free() {
         let before = stored();
         std::fs::remove_file(&path).unwrap();
         File::open(&folder).unwrap().sync_all().unwrap();
-        assert_eq!(trimmed() >= 40 << 20, is_told, "{option}: {}", trimmed());
+        // It is told once the commit is durable, beside what others ask; each question gives it time.
+        let questions = if is_told { 200 } else { 1 };
+        let was_told = (0..questions).any(|_| trimmed() >= 40 << 20);
+        assert_eq!(was_told, is_told, "{option}: {}", trimmed());
         std::fs::write(folder.join("small"), vec![9; 100_000]).unwrap();
         unmount(&scratch, &folder, daemon);
         assert_eq!(stored() + (39 << 20) < before, is_told, "{option}: the image is smaller");
