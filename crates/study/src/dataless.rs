@@ -68,19 +68,10 @@ pub fn volume<D: Disk>(
     answers: Answers,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
-    volume_as(disk, &create_options(preset, answers), tracks)
+    volume_with(disk, &create_options(preset, answers), tracks, |_| ())
 }
 
-/// A volume just created as `options` say.
-pub fn volume_as<D: Disk>(
-    disk: D,
-    options: &CreateOptions,
-    tracks: Vec<Arc<Tracks>>,
-) -> Result<Volume<D>, String> {
-    volume_with(disk, options, tracks, |_| ())
-}
-
-/// The same, with what `configure` changes of its configuration.
+/// A volume just created as `options` say, with what `configure` changes of its configuration.
 pub fn volume_with<D: Disk>(
     disk: D,
     options: &CreateOptions,

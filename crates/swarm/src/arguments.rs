@@ -40,7 +40,7 @@ struct Words {
     #[arg(long, value_name = "BUDGET", value_parser = fault_budget)]
     budget: Option<FaultBudget>,
     /// Only lives of volumes of this preset: the other seeds are passed over
-    #[arg(long, value_name = "PRESET", value_parser = preset)]
+    #[arg(long, value_name = "PRESET", value_parser = preset, conflicts_with_all = ["seed", "minutes", "steer"])]
     preset: Option<&'static str>,
     /// Threads that live, instead of one for each core
     #[arg(long, value_name = "N")]
@@ -258,6 +258,19 @@ mod tests {
         assert_eq!(read.seeds, Seeds::One(5));
         assert_eq!(read.steps.map(|steps| steps.0.len()), Some(14));
         assert_eq!((read.without.len(), read.operations), (1, 200));
+    }
+
+    #[test]
+    fn lives_of_one_preset_are_those_that_their_seeds_make() {
+        let asked = read("--preset gecko --seeds 79600000000000..79600000000100");
+        let all = (0..100).map(|seed| asked.scenario(79_600_000_000_000 + seed));
+        let (wanted, others): (Vec<_>, Vec<_>) = all.partition(|life| asked.wants(life));
+        assert!(!wanted.is_empty() && wanted.iter().all(|life| life.preset.name == "gecko"));
+        assert!(!others.is_empty() && others.iter().all(|life| life.preset.name != "gecko"));
+        for line in ["--preset nosuch", "--preset gecko --seed 1", "--preset gecko --steer 3"] {
+            let words = std::iter::once("nearhead-sim").chain(line.split_whitespace());
+            assert!(Words::try_parse_from(words).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -176,6 +176,12 @@ fn many(arguments: &Arguments) -> ExitCode {
         shared.twice.load(Ordering::Relaxed),
         failed.len()
     );
+    if let Some(preset) = arguments.preset.filter(|_| lives == 0) {
+        println!(
+            "expected lives of {preset}, found none among these seeds; take more of them, or newer ones"
+        );
+        return ExitCode::FAILURE;
+    }
     let steered = campaign::run_all(arguments, until);
     if failed.is_empty() && steered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,7 +1,7 @@
 //! A cleaner that is written in Python: what the engine asks it, and which of its answers the engine can follow.
 
 use super::cleaning_view::{CleaningView, Move};
-use super::lent::{self, Owner};
+use super::lent;
 use super::{Book, Failed, shown};
 use crate::told;
 use nearhead_disk::Nanos;
@@ -18,7 +18,7 @@ const REASONS: [(&str, Why); 4] =
 /// What a maker gives.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Made {
+pub(super) struct Made {
     name: String,
     waits_when_full: bool,
     home: Option<Py<PyAny>>,
@@ -29,14 +29,7 @@ struct Made {
 }
 
 /// The cleaner, as the engine has it.
-pub(super) struct Asked {
-    made: Arc<Made>,
-    owner: Owner,
-    view: Arc<Py<CleaningView>>,
-    book: Arc<Book>,
-    /// Answers where this one failed.
-    preset: Box<dyn Cleaner>,
-}
+pub(super) type Asked = super::Asked<Made, CleaningView, dyn Cleaner>;
 
 impl Asked {
     pub(super) fn made(
@@ -45,10 +38,8 @@ impl Asked {
         book: &Arc<Book>,
         preset: Box<dyn Cleaner>,
     ) -> PyResult<Self> {
-        let made = Arc::new(maker.call0(py)?.extract(py)?);
-        let owner = Owner::default();
-        let view = Arc::new(Py::new(py, CleaningView { owner: Arc::clone(&owner) })?);
-        Ok(Self { made, owner, view, book: Arc::clone(book), preset })
+        let made = maker.call0(py)?.extract(py)?;
+        Self::new(made, book, preset, |owner| Py::new(py, CleaningView { owner }))
     }
 
     /// The answer of a method, read by `read`: nothing if there is no such method.
@@ -147,13 +138,7 @@ impl Cleaner for Asked {
     }
 
     fn boxed(&self) -> Box<dyn Cleaner> {
-        Box::new(Self {
-            made: Arc::clone(&self.made),
-            owner: Arc::clone(&self.owner),
-            view: Arc::clone(&self.view),
-            book: Arc::clone(&self.book),
-            preset: self.preset.boxed(),
-        })
+        Box::new(self.same(self.preset.boxed()))
     }
 }
 

@@ -1,13 +1,11 @@
 //! What a cleaner that is written in Python is shown, and a move as its answer. Every number that it may ask with has an answer.
 
+use super::LISTED_MAX;
 use super::lent::{self, Owner};
 use nearhead_disk::Nanos;
 use nearhead_engine::cleaner;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-/// Most logs that are listed at once.
-const LISTED_MAX: usize = 1 << 16;
 
 /// The content of a log that goes to another one.
 #[pyclass(frozen, eq, hash, get_all, module = "nearhead._native")]

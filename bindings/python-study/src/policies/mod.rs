@@ -18,11 +18,46 @@ pub(crate) use admission::{Command, Outstanding};
 pub(crate) use cleaning_view::{CleaningView, Move};
 pub(crate) use placement_view::{Completed, Need, PlacementView, Spot};
 
+use lent::Owner;
 use nearhead_engine::{Config, Policies};
 use pyo3::prelude::*;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most logs that a view lists at once.
+const LISTED_MAX: usize = 1 << 16;
+
+/// A policy that is shown a view, as the engine has it.
+pub(crate) struct Asked<M, V, P: ?Sized> {
+    /// What its maker gave.
+    made: Arc<M>,
+    owner: Owner,
+    view: Arc<Py<V>>,
+    book: Arc<Book>,
+    /// Answers where this one failed.
+    preset: Box<P>,
+}
+
+impl<M, V, P: ?Sized> Asked<M, V, P> {
+    /// With a view of its own.
+    fn new(
+        made: M,
+        book: &Arc<Book>,
+        preset: Box<P>,
+        view: impl FnOnce(Owner) -> PyResult<Py<V>>,
+    ) -> PyResult<Self> {
+        let owner = Owner::default();
+        let view = Arc::new(view(Arc::clone(&owner))?);
+        Ok(Self { made: Arc::new(made), owner, view, book: Arc::clone(book), preset })
+    }
+
+    /// The same object: the configuration and the engine that it is for have one, which was made for that engine.
+    fn same(&self, preset: Box<P>) -> Self {
+        let (made, owner) = (Arc::clone(&self.made), Arc::clone(&self.owner));
+        Self { made, owner, view: Arc::clone(&self.view), book: Arc::clone(&self.book), preset }
+    }
+}
 
 /// A question failed, and the book has why; or one before it did.
 struct Failed;

@@ -1,6 +1,6 @@
 //! A placement that is written in Python: what the engine asks it, and which of its answers the engine can follow.
 
-use super::lent::{self, Owner};
+use super::lent;
 use super::placement_view::{Completed, Need, PlacementView, Spot};
 use super::{Book, Failed, shown};
 use crate::told;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// What a maker gives.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Made {
+pub(super) struct Made {
     name: String,
     claims_ahead: u32,
     claims_kept: usize,
@@ -24,14 +24,7 @@ struct Made {
 }
 
 /// The placement, as the engine has it.
-pub(super) struct Asked {
-    made: Arc<Made>,
-    owner: Owner,
-    view: Arc<Py<PlacementView>>,
-    book: Arc<Book>,
-    /// Answers where this one failed.
-    preset: Box<dyn Placement>,
-}
+pub(super) type Asked = super::Asked<Made, PlacementView, dyn Placement>;
 
 impl Asked {
     pub(super) fn made(
@@ -40,10 +33,8 @@ impl Asked {
         book: &Arc<Book>,
         preset: Box<dyn Placement>,
     ) -> PyResult<Self> {
-        let made = Arc::new(maker.call0(py)?.extract(py)?);
-        let owner = Owner::default();
-        let view = Arc::new(Py::new(py, PlacementView { owner: Arc::clone(&owner) })?);
-        Ok(Self { made, owner, view, book: Arc::clone(book), preset })
+        let made = maker.call0(py)?.extract(py)?;
+        Self::new(made, book, preset, |owner| Py::new(py, PlacementView { owner }))
     }
 
     /// Asks for the answer of a method.
@@ -166,14 +157,7 @@ impl Placement for Asked {
     }
 
     fn boxed(&self) -> Box<dyn Placement> {
-        // The configuration and the engine that it is for have one and the same object: it was made for that engine.
-        Box::new(Self {
-            made: Arc::clone(&self.made),
-            owner: Arc::clone(&self.owner),
-            view: Arc::clone(&self.view),
-            book: Arc::clone(&self.book),
-            preset: self.preset.boxed(),
-        })
+        Box::new(self.same(self.preset.boxed()))
     }
 }
 

@@ -1,11 +1,9 @@
 //! What a placement that is written in Python is shown, and the words of its answer. Every number that it may ask with has an answer.
 
+use super::LISTED_MAX;
 use super::lent::{self, Owner};
 use nearhead_engine::placement::{self, View};
 use pyo3::prelude::*;
-
-/// Most logs that are listed at once.
-const LISTED_MAX: usize = 1 << 16;
 
 /// Where a record goes: the log, the block of it where the record begins, and the log that would have been best, which the record claims for the next
 /// ones; the same if it is not given.

@@ -298,7 +298,10 @@ impl Supervisor<'_> {
         let Some(facts) = &mut self.facts else { return Ok(()) };
         device.clone_into(&mut facts.device);
         self.place.make_link(device)?;
-        super::udev::note(device, &self.place.name)?;
+        if let Err(problem) = super::udev::note(device, &self.place.name) {
+            // Who mounts it by hand does not need it.
+            note(&problem);
+        }
         self.tell_others();
         let (name, link) = (&self.place.name, self.place.link());
         let outlives_a_kill = self.device.outlives_a_kill();

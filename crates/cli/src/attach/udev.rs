@@ -20,7 +20,10 @@ pub(super) fn note(device: &Path, name: &str) -> Result<(), String> {
     let Some(kernel_name) = device.file_name() else { return Ok(()) };
     let path = entry(kernel_name);
     let failed = |error: std::io::Error| {
-        format!("attach: cannot make the link {}, which udev looks for: {error}", path.display())
+        format!(
+            "attach: expected to make the link {}, found {error}; a line in fstab waits in vain for the device until it is attached anew, mounting it by hand works",
+            path.display()
+        )
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(DEVICES).map_err(failed)?;
     // Of one whose supervisor was killed.

@@ -190,10 +190,10 @@ impl Compaction {
         }
     }
 
-    /// The record that named some of them is durable.
-    pub(crate) fn note_named(&mut self, core: &mut Core) {
+    /// The record that named some of them is durable; says whether a log was let go of which nothing is needed any more.
+    pub(crate) fn note_named(&mut self, core: &mut Core) -> bool {
         self.is_naming = false;
-        self.let_go(core);
+        self.let_go(core)
     }
 
     /// It will never be; but it may stand somewhere all the same, and what it names stays as it is: those logs are held until the volume is

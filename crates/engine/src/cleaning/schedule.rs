@@ -205,11 +205,10 @@ impl Schedule {
         self.policy.is_pressed(&self.view(core, context))
     }
 
-    /// Takes note of how far cleaning has come, which sets the pace of clients; `is_at_work` if something is copied or a snapshot is written.
-    pub(crate) fn note_cycle(&mut self, core: &Core, context: CleaningContext, is_at_work: bool) {
-        let is_pressed = self.is_pressed(core, context);
-        let seen = || Seen::of(core, context.snapshot_number, is_at_work);
-        self.cycles.observe(is_pressed.then(seen));
+    /// Takes note of how far cleaning has come, which sets the pace of clients: whether something is copied or a snapshot is written, if more
+    /// room is wanted at all.
+    pub(crate) fn note_cycle(&mut self, core: &Core, snapshot_number: u64, at_work: Option<bool>) {
+        self.cycles.observe(at_work.map(|is_at_work| Seen::of(core, snapshot_number, is_at_work)));
     }
 
     /// Until when what clients wrote waits so that it does not use up what cleaning frees long before there is more.

@@ -170,11 +170,9 @@ impl Engine {
         // Nothing more of what a paged map offers is worth being cleaned: the next snapshot frees what was, and offers more.
         let was_moved = || self.core.layers().paged().is_some_and(Paged::was_any_taken);
         let frees_any = || logs.snapshot_frees_any() || !is_moving && was_moved();
-        let is_pressed = || {
-            let context = self.cleaning_context();
-            !is_moving && self.schedule.is_pressed(&self.core, context)
-        };
-        let is_wanted = || logs.is_short_of_logs() || is_pressed();
+        let is_chain = !self.core.setup().has_homes();
+        let is_pressed = is_chain && self.schedule.is_pressed(&self.core, self.cleaning_context());
+        let is_wanted = || logs.is_short_of_logs() || !is_moving && is_pressed;
         if !self.snapshotter.is_busy() && is_wanted() && frees_any() {
             self.snapshotter.demand();
         }
@@ -182,8 +180,10 @@ impl Engine {
         if self.swap.advance(&mut self.core, is_record_under_way, number) {
             self.snapshotter.wish();
         }
-        let is_at_work = self.is_moving() || self.snapshotter.is_busy();
-        self.schedule.note_cycle(&self.core, self.cleaning_context(), is_at_work);
+        if is_chain {
+            let is_at_work = self.is_moving() || self.snapshotter.is_busy();
+            self.schedule.note_cycle(&self.core, number, is_pressed.then_some(is_at_work));
+        }
     }
 
     /// Whether a log could be moved now.

@@ -130,7 +130,11 @@ impl Engine {
                 Part::Moved { .. } => {
                     self.core.stats_mut().swapped_bytes += record.payload_bytes();
                 }
-                Part::Named { .. } => self.compaction.note_named(&mut self.core),
+                Part::Named { .. } => {
+                    if self.compaction.note_named(&mut self.core) {
+                        self.snapshotter.wish();
+                    }
+                }
                 Part::Released { .. } => {
                     self.checkpoint.note_released();
                     self.tell_checkpoint_news();
