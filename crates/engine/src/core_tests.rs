@@ -16,7 +16,12 @@ pub(crate) fn core() -> Core {
 
 /// The same with another configuration.
 pub(crate) fn core_with(configure: impl FnOnce(&mut Config)) -> Core {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
+    core_of(LayoutKind::ManyLogs, configure)
+}
+
+/// The same on another layout.
+pub(crate) fn core_of(kind: LayoutKind, configure: impl FnOnce(&mut Config)) -> Core {
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(kind)).unwrap();
     let mut config = config();
     configure(&mut config);
     Core::new(Setup {

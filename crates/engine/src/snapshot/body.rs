@@ -75,11 +75,11 @@ pub(super) fn what_follows_the_map(
     keep: &[u32],
     claims_new: &[u32],
 ) -> VecDeque<BodyItem> {
-    let logs = core
-        .logs()
-        .present()
-        .map(|(log_index, ring)| BodyItem::Log(LogState { log_index, position: ring.position() }));
-    let mut rest: VecDeque<BodyItem> = logs.collect();
+    // From where the log is used if it is claimed: one of a chain that is begun anew from its start, wherever the last record in it ended.
+    let position = |log_index| core.logs().claim_for(log_index).position;
+    let state = |log_index| LogState { log_index, position: position(log_index) };
+    let mut rest: VecDeque<BodyItem> =
+        core.logs().present().map(|(log_index, _)| BodyItem::Log(state(log_index))).collect();
     let mut claims = [keep, claims_new].concat();
     claims.sort_unstable();
     rest.extend(claims.into_iter().map(BodyItem::Claim));

@@ -17,7 +17,11 @@ impl Snapshotter {
         self.clean_on_disk = work.clean;
         core.stats_mut().snapshots += 1;
         // First the claims: the rings they name must keep the positions that the snapshot tells.
-        work.claims_new.iter().for_each(|index| core.logs_mut().note_claimed(*index));
+        for index in &work.claims_new {
+            // As the snapshot has it, and as a recovery takes it: a log of a chain that was free is used from its start.
+            let claim = core.logs().claim_for(*index);
+            core.logs_mut().adopt_claim(claim);
+        }
         // Then what the merge found that nobody needs: logs that it empties are free at once.
         if let Some(mut merge) = work.merge.take() {
             core.recorded_mut().let_go(&mut merge);

@@ -1,11 +1,12 @@
 //! A snapshot by itself: its transfers and their order, what a failure costs, what it frees.
 
 use super::*;
-use crate::core::tests::{commands, core, core_with, failure};
+use crate::core::tests::{commands, core, core_of, core_with, failure};
 use crate::packing::Everything;
 use crate::placement::SingleLog;
 use nearhead_disk::{Command, DiskErrorKind};
 use nearhead_format::snapshot::FragmentCell;
+use nearhead_format::{Entry, LayoutKind, Place};
 
 const IDLE: SnapshotContext = SnapshotContext { cold_log: None, idle_for: Nanos::from_secs(1) };
 
@@ -16,7 +17,7 @@ fn commit() -> Commit {
 /// A core whose map has something to say.
 fn written() -> Core {
     let mut core = core();
-    core.recorded_mut().fill(0, 8, nearhead_format::Place::Zero);
+    core.recorded_mut().fill(0, 8, Place::Zero);
     core
 }
 
@@ -185,7 +186,7 @@ fn what_is_mapped_while_lists_behind_the_map_are_written_waits_for_the_next_one(
     pieces += sent(&mut core).len();
     while !under_way(&snapshotter).is_empty() {
         written += 1;
-        core.recorded_mut().fill(40_000 + written * 8, 8, nearhead_format::Place::Zero);
+        core.recorded_mut().fill(40_000 + written * 8, 8, Place::Zero);
         answer(&mut snapshotter, &mut core, &commit, Ok(Payload::EMPTY));
         snapshotter.advance(&mut core, &commit, IDLE);
         pieces += sent(&mut core).len();
@@ -256,4 +257,37 @@ fn space_lacks_as_long_as_one_piece_finds_none() {
     assert!(snapshotter.is_short_of_space() && core.watch().shortage().is_some());
     snapshotter.on_body(&mut core, &commit, second, Ok(Payload::EMPTY));
     assert!(!snapshotter.is_short_of_space() && core.watch().shortage().is_none());
+}
+
+/// A chain whose log 5 took a record that nobody needs any more: it is free, and its last record ended at block 10.
+fn a_chain_with_a_free_log() -> Core {
+    let mut core = core_of(LayoutKind::Chain, |_| {});
+    let chunk_sector = core.logs().sectors_of(5).unwrap().start + 8;
+    let place = Place::Log { chunk_sector, chunk_len: 8, offset: 0 };
+    let entry = Entry { home_sector: 0, len_sectors: 8, place, crc: 0 };
+    core.logs_mut().note_claimed(5);
+    core.logs_mut().advance(5, 0, 10);
+    core.logs_mut().add_entry(&entry);
+    for _ in 0..2 {
+        core.logs_mut().snapshot_begins(&[]);
+        core.logs_mut().snapshot_committed();
+    }
+    core.logs_mut().drop_live(&entry);
+    core
+}
+
+#[test]
+fn a_free_log_of_a_chain_is_told_to_begin_at_its_start() {
+    let core = a_chain_with_a_free_log();
+    assert_eq!(core.logs().present().map(|(_, ring)| ring.position()).collect::<Vec<_>>(), [10]);
+    let items = body::what_follows_the_map(&core, &[], &[5]);
+    let states = items.into_iter().filter_map(|item| match item {
+        BodyItem::Log(state) => Some((state.log_index, state.position)),
+        _ => None,
+    });
+    assert_eq!(
+        states.collect::<Vec<_>>(),
+        [(5, 0)],
+        "as a record's claim says, whichever comes first"
+    );
 }
