@@ -1,13 +1,12 @@
 //! Modelled disks, and the presets that volumes on them may have.
 
 use crate::told;
-use nearhead_disk::{Properties, Tracks};
+use nearhead_disk::Properties;
 use nearhead_models::{Drive, Profile};
-use nearhead_study::{Disks, Modelled, OnDisk};
+use nearhead_study::{Disks, Made, Modelled, OnDisk};
 use nearhead_volume::PRESETS;
 use pyo3::prelude::*;
 use serde_json::json;
-use std::sync::Arc;
 
 /// A modelled disk, or several as one.
 #[pyclass(frozen, module = "nearhead._native")]
@@ -22,8 +21,11 @@ struct Facts;
 impl OnDisk for Facts {
     type Outcome = Properties;
 
-    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Properties, String> {
-        Ok(disk.properties().clone())
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Properties, String> {
+        let others = disks.data.iter().chain(&disks.logs);
+        let others: u64 = others.map(|disk| disk.properties().capacity_bytes).sum();
+        let own = disks.disk.properties();
+        Ok(Properties { capacity_bytes: own.capacity_bytes + others, ..own.clone() })
     }
 }
 
@@ -66,7 +68,11 @@ fn facts_of(disks: &Disks) -> Result<String, String> {
     let facts = json!({
         "name": disks.asked(),
         "description": descriptions.join(", "),
-        "kind": if let [one] = drives[..] { one.kind() } else { "array" },
+        "kind": match drives[..] {
+            _ if disks.are_several() => "devices",
+            [one] => one.kind(),
+            _ => "array",
+        },
         "drives": drives.len(),
         "capacity_bytes": properties.capacity_bytes,
         "sector_bytes": properties.sector_bytes,

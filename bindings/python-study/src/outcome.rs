@@ -130,6 +130,9 @@ impl Outcome {
         ] {
             dict.set_item(name, PyBytes::new(py, bytes))?;
         }
+        if let Some(device) = &visits.device {
+            dict.set_item("device", PyBytes::new(py, device))?;
+        }
         Ok(Some(dict))
     }
 

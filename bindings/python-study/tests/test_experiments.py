@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -70,6 +71,28 @@ def test_a_disk_says_what_it_is(disk):
     assert disk.capacity_bytes > 140e9 and disk.seek_ms_max > 5
     assert nearhead.Disk("flash-8ch-550gb").rpm is None
     assert "mlb" in nearhead.presets() and "blktrace" in nearhead.formats()
+
+
+def test_a_volume_on_several_devices_is_an_experiment_like_any_other():
+    np = pytest.importorskip("numpy")
+    behind = nearhead.Disk.devices("st41601n", data=["st3146855fc", nearhead.Disk("st3146855fc", cache="off")], logs=["st41601n"])
+    assert (behind.kind, behind.drives) == ("devices", 4)
+    assert pickle.loads(pickle.dumps(behind)).to_dict() == behind.to_dict()
+    points = nearhead.DurablePoints(8)
+    result = nearhead.Experiment(behind, "trail", points, duration_s=5, record=True).run()
+    assert result.workloads[0].failed == 0
+    assert set(np.unique(result.head_path()["device"])) >= {0, 1, 2}
+    assert "device" not in nearhead.Experiment("st3146855fc", "mlb", points, duration_s=1, record=True).run().head_path()
+    chain = nearhead.Disk.devices("st3146855fc", data=["st3146855fc"] * 2)
+    assert nearhead.Experiment(chain, "gecko", points, duration_s=5).run().ablation["response_s"] > 0
+    for disk, preset, expected in [
+        (behind, None, "expected one disk"),
+        (behind, "mlb", "data_parts"),
+        ("st41601n", "trail", "name the data devices"),
+        ("st41601n;st3146855fc", "trail", "expected data=DISK or log=DISK"),
+    ]:
+        with pytest.raises(nearhead.Error, match=expected):
+            nearhead.Experiment(disk, preset, points, duration_s=1).run()
 
 
 def test_a_configuration_departs_from_its_preset(disk):

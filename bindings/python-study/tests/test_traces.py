@@ -118,6 +118,9 @@ def test_what_is_no_trace_is_refused_with_its_place(msr, tmp_path):
         (lambda: nearhead.Trace.from_columns({**columns, "offset_bytes": [0, -1]}), "request 2"),
         (lambda: nearhead.Trace.from_columns({**columns, "offset_bytes": [0, 1.5]}), "found 1.5"),
         (lambda: nearhead.Trace.from_columns({**columns, "len_bytes": [1, 1 << 40]}), "request 2"),
+        (lambda: nearhead.Trace.from_columns({**columns, "at_s": [0.0, float("nan")]}), "found nan"),
+        (lambda: nearhead.Trace.from_columns({**columns, "len_bytes": [512, None]}), "found None"),
+        (lambda: nearhead.Trace.from_columns({**columns, "write": [True, None]}), "found None"),
         (lambda: nearhead.Trace.from_columns(3), "found int"),
         (lambda: nearhead.Trace.from_requests([(1, 2)]), "request 1"),
         (lambda: nearhead.Trace.from_requests([{"when": 1}]), "request 1"),
@@ -132,5 +135,17 @@ def test_arrays_with_negative_numbers_are_refused():
     columns = {"at_s": np.array([0.0, 1.0]), "offset_bytes": np.array([0, -512]), "len_bytes": np.array([512, 512])}
     with pytest.raises(nearhead.Error, match="request 2"):
         nearhead.Trace.from_columns(columns)
+    with pytest.raises(nearhead.Error, match="found 0.5"):
+        nearhead.Trace.from_columns({**columns, "offset_bytes": np.array([0, 0.5])})
     with pytest.raises(nearhead.Error, match="one dimension"):
         nearhead.Trace.from_columns({**columns, "offset_bytes": np.zeros((2, 2))})
+
+
+def test_what_is_missing_in_a_frame_is_refused_but_for_times_that_nobody_measured():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"at_s": [0.0, 1.0], "offset_bytes": [0, 512], "len_bytes": [512, 512], "write": [True, False]})
+    for column in frame.columns:
+        with pytest.raises(nearhead.Error, match=f"column {column}, request 2"):
+            nearhead.Trace.from_pandas(frame.assign(**{column: frame[column].astype(object).where([True, False]).convert_dtypes()}))
+    measured = frame.assign(response_s=[0.01, float("nan")], think_s=[0.0, None])
+    assert nearhead.Trace.from_pandas(measured).to_pandas()["response_ns"].isna().tolist() == [False, True]

@@ -3,14 +3,14 @@
 //! Only a simulation may start like this. What it gets is the state right after `create`: an empty
 //! map, empty logs.
 
+use crate::disks::Made;
 use nearhead_calibrate::tracks_in_virtual_time;
-use nearhead_disk::{Disk, Tracks};
+use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_engine::Config;
 use nearhead_format::layout::DataParts;
-use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
-use nearhead_volume::create::{CreateOptions, plan};
-use nearhead_volume::{NamedPreset, Volume};
+use nearhead_volume::create::{CreateOptions, describe_on};
+use nearhead_volume::{Lanes, NamedPreset, Volume};
 use std::sync::Arc;
 
 /// When writes are answered.
@@ -61,41 +61,33 @@ pub fn tracks(preset: &NamedPreset, twin: &mut dyn Disk) -> Result<Vec<Arc<Track
     Ok(tracks_in_virtual_time(twin)?.map(Arc::new).into_iter().collect())
 }
 
-/// A volume just created on `disk`, which knows where its tracks are, or does not.
+/// A volume just created on these disks, which know where their tracks are, or do not.
 pub fn volume<D: Disk>(
-    disk: D,
+    disks: impl Into<Made<D>>,
     preset: NamedPreset,
     answers: Answers,
-    tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
-    volume_with(disk, &create_options(preset, answers), tracks, |_| ())
+    volume_with(disks, &create_options(preset, answers), |_| ())
 }
 
 /// A volume just created as `options` say, with what `configure` changes of its configuration.
 pub fn volume_with<D: Disk>(
-    disk: D,
+    disks: impl Into<Made<D>>,
     options: &CreateOptions,
-    tracks: Vec<Arc<Tracks>>,
     configure: impl FnOnce(&mut Config),
 ) -> Result<Volume<D>, String> {
-    let preset = options.preset;
-    let layout =
-        plan(disk.properties(), disk.zones(), options).map_err(|error| error.to_string())?;
-    let superblock = Superblock {
-        volume_id: options.volume_id,
-        generation: 1,
-        created_unix_s: options.created_unix_s,
-        layout,
-        preset: preset.number,
-        ack: options.ack,
-        logged_write_bytes_max: options.logged_write_bytes_max,
-        feature_incompat: features_of(&layout),
-        feature_ro_compat: 0,
-        label: options.label.clone(),
-        map_device_id: None,
-    };
-    Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
+    let Made { disk, data, logs, tracks, log_tracks } = disks.into();
+    let mut lanes = Lanes::from(disk)
+        .with_data(data)
+        .and_then(|lanes| lanes.with_log_devices(logs))
+        .map_err(|error| error.to_string())?;
+    let described = describe_on(&lanes.in_virtual_time(Nanos::ZERO), options);
+    // What lies where nothing was written is told by nobody here: it would be all that such a volume keeps.
+    let superblock =
+        Superblock { feature_ro_compat: 0, ..described.map_err(|error| error.to_string())? };
+    Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         config.tracks = tracks;
+        config.log_device_tracks = log_tracks;
         configure(config);
     }))
 }

@@ -3,13 +3,13 @@
 //! It keeps true that a run depends on nothing but the experiment, and that it can be stopped at any time by whoever started it.
 
 use crate::dataless::{Answers, create_options, volume_with};
-use crate::disks::{Disks, Modelled, OnDisk};
+use crate::disks::{Disks, Made, Modelled, OnDisk};
 use crate::load::Load;
 use crate::meter::{Meter, Visits};
 use crate::outcome::{DiskTimes, Outcome, VolumeOutcome};
 use crate::recorder::{Recorded, Recorder};
 use crate::running::Running;
-use nearhead_disk::{Disk, Nanos, Tracks};
+use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Policies, Status};
 use nearhead_models::{MODEL_PREFIX, Report};
 use nearhead_service::Service;
@@ -205,14 +205,14 @@ struct Run<'a> {
 impl OnDisk for Run<'_> {
     type Outcome = Result<Outcome, StudyError>;
 
-    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
-        let disk = Meter::new(disk, self.experiment.record);
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        let disks = disks.map(|disk| Meter::new(disk, self.experiment.record));
         let Some(preset) = self.experiment.preset else {
-            return Ok(self.play(&mut BareDisk::new(disk)));
+            return Ok(self.play(&mut BareDisk::new(disks.only()?)));
         };
         let options = self.experiment.create_options(preset, self.answers);
         let policies = self.experiment.policies.as_deref();
-        Ok(self.play(&mut volume_with(disk, &options, tracks, |config| {
+        Ok(self.play(&mut volume_with(disks, &options, |config| {
             if let Some(policies) = policies {
                 policies.configure(config);
             }
@@ -327,6 +327,25 @@ impl AtEnd {
             volume,
         }
     }
+
+    /// The same of all of a volume's devices, if there are others.
+    fn with(mut self, others: Vec<Self>) -> Self {
+        if others.is_empty() {
+            return self;
+        }
+        let mut members = vec![self.report];
+        let mut visits: Vec<_> = self.visits.into_iter().collect();
+        for other in others {
+            self.disk = format!("{}, {}", self.disk, other.disk);
+            self.commands += other.commands;
+            self.response += other.response;
+            members.push(other.report);
+            visits.extend(other.visits);
+        }
+        self.report = Report::Array { members, power_cuts: 0 };
+        self.visits = (!visits.is_empty()).then(|| Visits::together(&visits));
+        self
+    }
 }
 
 /// A service that an experiment runs on.
@@ -343,7 +362,9 @@ impl<D: Modelled> Studied for BareDisk<Meter<D>> {
 impl<D: Modelled> Studied for Volume<Meter<D>> {
     fn end(&mut self, now: Nanos) -> AtEnd {
         let told = (self.status(), self.superblock().logged_write_bytes_max);
-        AtEnd::of(self.disk_mut(), Some(told), now)
+        let own = AtEnd::of(self.disk_mut(), Some(told), now);
+        let others = self.lanes_mut().data_mut().iter_mut();
+        own.with(others.map(|disk| AtEnd::of(disk, None, now)).collect())
     }
 }
 

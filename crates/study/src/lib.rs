@@ -25,7 +25,7 @@ mod requests;
 mod running;
 
 pub use dataless::Answers;
-pub use disks::{Disks, Modelled, OnDisk};
+pub use disks::{Disks, Made, Modelled, OnDisk};
 pub use experiment::{Experiment, StudyError, VolumeChoices};
 pub use load::{BulkLoad, Load, PointsLoad, RandomLoad, ReplayLoad, SpanBytes};
 pub use meter::{Meter, Visits};

@@ -26,11 +26,39 @@ pub struct Visits {
     pub write: Vec<u8>,
     /// Who goes first: 0 durable, 1 foreground, 2 bulk, 3 background.
     pub class: Vec<u8>,
+    /// Where a volume lies on several devices, on which: 0 its own, then those of data, then those of further logs.
+    pub device: Option<Vec<u8>>,
     /// Transfers that were not noted any more.
     pub left_out: u64,
 }
 
 impl Visits {
+    /// Those of several devices, in order of completion.
+    pub fn together(devices: &[Self]) -> Self {
+        let mut all = Self { device: Some(Vec::new()), ..Self::default() };
+        let mut places = Vec::new();
+        for (device, visits) in (0_u8..).zip(devices) {
+            all.left_out += visits.left_out;
+            places.extend((0..visits.completed_ns.len()).map(|place| (device, place)));
+        }
+        places.sort_by_key(|(device, place)| devices[usize::from(*device)].completed_ns[*place]);
+        for (device, place) in places {
+            if all.completed_ns.len() >= RECORDED_MAX {
+                all.left_out += 1;
+                continue;
+            }
+            let from = &devices[usize::from(device)];
+            all.submitted_ns.push(from.submitted_ns[place]);
+            all.completed_ns.push(from.completed_ns[place]);
+            all.offset_bytes.push(from.offset_bytes[place]);
+            all.len_bytes.push(from.len_bytes[place]);
+            all.write.push(from.write[place]);
+            all.class.push(from.class[place]);
+            all.device.get_or_insert_default().push(device);
+        }
+        all
+    }
+
     fn push(&mut self, begun: Begun, now: Nanos) {
         if self.completed_ns.len() >= RECORDED_MAX {
             self.left_out += 1;

@@ -187,6 +187,17 @@ pub fn describe(
     })
 }
 
+/// The same on the devices at hand, with what their sectors must be.
+///
+/// # Errors
+/// What [`create`] would refuse of them.
+pub fn describe_on(io: &SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
+    let options = on_devices(io, options)?;
+    let superblock = describe(io.disk().properties(), io.disk().zones(), &options)?;
+    data_devices::check_sectors(io, &superblock)?;
+    Ok(superblock)
+}
+
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
     let options = &on_devices(io, options)?;

@@ -46,16 +46,24 @@ fn invalid(detail: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Invalid, detail }
 }
 
-/// Prepares the data devices of a new volume, in the order in which they were named.
-pub(crate) fn create(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), CreateError> {
-    let parts = &superblock.layout.data_parts;
+/// Whether the data devices at hand have sectors that a new volume can do with.
+///
+/// # Errors
+/// Those of one are larger than the volume's own.
+pub(crate) fn check_sectors(io: &SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskError> {
     let sector_bytes = superblock.layout.sector_bytes;
     if let Some(name) = with_larger_sectors(io, sector_bytes) {
         let detail =
             format!("data device {name}: expected sectors of at most {sector_bytes} bytes");
-        return Err(invalid(format!("{detail}; use a log device with sectors as large")).into());
+        return Err(invalid(format!("{detail}; use a log device with sectors as large")));
     }
-    refuse_larger_physical_sectors(io, superblock)?;
+    refuse_larger_physical_sectors(io, superblock)
+}
+
+/// Prepares the data devices of a new volume, in the order in which they were named.
+pub(crate) fn create(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), CreateError> {
+    check_sectors(io, superblock)?;
+    let parts = &superblock.layout.data_parts;
     for (position, bytes) in (0..).zip(parts.bytes()) {
         let volume_id = superblock.volume_id;
         let (devices, bytes) = (parts.count(), *bytes);

@@ -35,21 +35,23 @@ def is_array(values: Any) -> bool:
     return "numpy" in sys.modules and hasattr(values, "__array__")
 
 
-def unsigned(values: Iterable[Any], name: str, scale: Optional[float] = None) -> bytes:
-    """Numbers of 0 or more, each times `scale` if there is one; nothing and NaN are what is not known."""
+def unsigned(values: Iterable[Any], name: str, scale: Optional[float] = None, *, may_be_unknown: bool = False) -> bytes:
+    """Numbers of 0 or more, each times `scale` if there is one; nothing and NaN are what is not known, where that may be."""
     if is_array(values):
-        return _unsigned_of_array(values, name, scale)
+        return _unsigned_of_array(values, name, scale, may_be_unknown)
     column = array("Q")
     for place, value in enumerate(values):
         try:
-            column.append(_unsigned_of(value, scale))
+            column.append(_unsigned_of(value, scale, may_be_unknown))
         except (TypeError, ValueError, OverflowError):
             raise Error(f"column {name}, request {place + 1}: expected a number from 0 to 2^64 - 1, found {value!r}") from None
     return column.tobytes()
 
 
-def _unsigned_of(value: Any, scale: Optional[float]) -> int:
+def _unsigned_of(value: Any, scale: Optional[float], may_be_unknown: bool) -> int:
     if value is None or value != value:
+        if not may_be_unknown:
+            raise ValueError
         return UNKNOWN_NS
     if scale is not None:
         return int(round(value * scale))
@@ -59,7 +61,7 @@ def _unsigned_of(value: Any, scale: Optional[float]) -> int:
     return number
 
 
-def _unsigned_of_array(values: Any, name: str, scale: Optional[float]) -> bytes:
+def _unsigned_of_array(values: Any, name: str, scale: Optional[float], may_be_unknown: bool) -> bytes:
     np = numpy(f"column {name}")
     column = np.asarray(values)
     if column.ndim != 1 or column.dtype.kind not in "biuf":
@@ -67,7 +69,11 @@ def _unsigned_of_array(values: Any, name: str, scale: Optional[float]) -> bytes:
     if column.dtype.kind == "f" or scale is not None:
         scaled = column.astype(np.float64) * (1.0 if scale is None else scale)
         unknown = np.isnan(scaled)
-        wrong = ~unknown & ~((scaled >= 0) & (scaled < 2.0**63))
+        wrong = ~((scaled >= 0) & (scaled < 2.0**63))
+        if scale is None:
+            wrong |= scaled != np.round(scaled)
+        if may_be_unknown:
+            wrong &= ~unknown
         _refuse_first(np, wrong, column, name)
         numbers = np.round(np.where(unknown, 0.0, scaled)).astype(np.uint64)
         numbers[unknown] = UNKNOWN_NS
@@ -89,21 +95,30 @@ def flags(columns: list[tuple[str, Optional[Iterable[Any]]]], count: int) -> byt
     for bit, (name, values) in enumerate(columns):
         if values is None:
             continue
-        if is_array(values):
-            np = numpy(f"column {name}")
-            column = np.asarray(values).astype(np.bool_).astype(np.uint8)
-            given = bytes(column.tobytes())
+        column = numpy(f"column {name}").asarray(values) if is_array(values) else None
+        if column is not None and column.dtype.kind in "biu":
+            given = bytes(column.astype(bool).tobytes())
         else:
-            given = bytes(1 if value else 0 for value in values)
+            given = bytes(_flag(value, name, place) for place, value in enumerate(values))
         if len(given) != count:
             raise Error(f"column {name}: expected {count} values, as many as requests, found {len(given)}")
-        if is_array(values):
+        if column is not None:
+            np = numpy(f"column {name}")
             merged = np.frombuffer(found, np.uint8) | (np.frombuffer(given, np.uint8) << bit)
             found = bytearray(merged.astype(np.uint8).tobytes())
         else:
             for place, value in enumerate(given):
                 found[place] |= value << bit
     return bytes(found)
+
+
+def _flag(value: Any, name: str, place: int) -> int:
+    try:
+        if value is not None and value == value:
+            return 1 if value else 0
+    except (TypeError, ValueError):
+        pass
+    raise Error(f"column {name}, request {place + 1}: expected true or false, found {value!r}")
 
 
 def as_numpy(columns: dict[str, bytes], what: str) -> dict[str, Any]:

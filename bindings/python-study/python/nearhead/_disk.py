@@ -31,6 +31,8 @@ class Disk:
         options = {"cache": cache, "ncq": ncq, "depth": depth}
         text = os.fspath(name_or_path)
         given = "".join(f",{key}={value}" for key, value in options.items() if value is not None)
+        if given and ";" in text:
+            raise _native.Error(f"disk {text!r}: expected the options of each device behind its name, found {given[1:]!r}")
         if given and text.startswith(("raid0:", "mirror:")):
             raise _native.Error(f"disk {text!r}: expected the options of an array's members behind each of them, found {given[1:]!r}")
         self._disk = _native.Disk(text + given)
@@ -51,6 +53,13 @@ class Disk:
         """The members as a mirror; `read` says who serves reads, "first" or "balanced"."""
         return Disk(f"mirror:{_members(members)}?read={read}")
 
+    @staticmethod
+    def devices(own: Union[str, "Disk"], *, data: Sequence[Union[str, "Disk"]] = (), logs: Sequence[Union[str, "Disk"]] = ()) -> "Disk":
+        """What a volume on several devices lies on: its own, which has the logs, those that hold the data, and those of further logs. For `trail`, and for `gecko`
+        as a chain: `Disk.devices(first, data=[second, third])`. Each may be an array."""
+        parts = [_name(own), *(f"data={_name(disk)}" for disk in data), *(f"log={_name(disk)}" for disk in logs)]
+        return Disk(";".join(parts))
+
     @property
     def name(self) -> str:
         """As it was asked for, with its options."""
@@ -63,7 +72,7 @@ class Disk:
 
     @property
     def kind(self) -> str:
-        """"hdd", "smr", "flash", or "array"."""
+        """"hdd", "smr", "flash", "array", or "devices", which a volume spreads over by itself."""
         return str(self._facts["kind"])
 
     @property
@@ -124,8 +133,12 @@ class Disk:
         return (Disk, (self.name,))
 
 
+def _name(disk: Union[str, Disk]) -> str:
+    return disk.name if isinstance(disk, Disk) else disk
+
+
 def _members(members: Sequence[Union[str, Disk]]) -> str:
-    names = [member.name if isinstance(member, Disk) else member for member in members]
+    names = [_name(member) for member in members]
     return ",".join(name if name.startswith(("model:", "[")) else f"model:{name}" for name in names)
 
 

@@ -128,9 +128,9 @@ class Trace:
             if in_seconds in given and in_ns in given:
                 raise Error(f"trace {name}: expected {in_seconds} or {in_ns}, found both")
             if in_seconds in given:
-                times[in_ns] = _columns.unsigned(given[in_seconds], in_seconds, 1e9)
+                times[in_ns] = _columns.unsigned(given[in_seconds], in_seconds, 1e9, may_be_unknown=in_ns != "at_ns")
             elif in_ns in given:
-                times[in_ns] = _columns.unsigned(given[in_ns], in_ns)
+                times[in_ns] = _columns.unsigned(given[in_ns], in_ns, may_be_unknown=in_ns != "at_ns")
         for needed in ("offset_bytes", "len_bytes"):
             if needed not in given:
                 raise Error(f"trace {name}: expected a column {needed}, found {', '.join(map(str, given)) or 'none'}")

@@ -9,7 +9,7 @@ mod outcome;
 mod table;
 mod will_it_help;
 
-use nearhead_disk::{Nanos, Tracks};
+use nearhead_disk::Nanos;
 use nearhead_output::{note, say, say_json, warn};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
@@ -19,19 +19,18 @@ use nearhead_sim::trace::{
     TraceReader, summarize,
 };
 use nearhead_study::dataless;
-use nearhead_study::{Answers, Disks, Modelled, OnDisk};
+use nearhead_study::{Answers, Disks, Made, Modelled, OnDisk};
 use nearhead_volume::NamedPreset;
 use outcome::Outcome;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// What `nearhead replay` is told.
 #[derive(clap::Args, Debug)]
 pub struct ReplayArgs {
     /// The trace file; compressed ones are read as they are, and those of blktrace by any of their files or by what they share.
     pub trace: PathBuf,
-    /// Disk model: PROFILE[,cache=on|off][,ncq=fifo|clook|sptf][,depth=N].
+    /// Disk model: PROFILE[,cache=on|off][,ncq=fifo|clook|sptf][,depth=N], and behind it for `trail` and chains `;data=PROFILE...` each, `;log=PROFILE...`.
     #[arg(long, default_value = "constellation-es3-1tb", value_name = "PROFILE")]
     pub disk: String,
     /// Presets to compare; speed-ups are against the first.
@@ -170,8 +169,8 @@ struct OnVolume<'a> {
 impl OnDisk for OnVolume<'_> {
     type Outcome = (Outcome, Vec<LineProblem>);
 
-    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
-        let mut volume = dataless::volume(disk, self.preset, self.setup.ack, tracks)?;
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        let mut volume = dataless::volume(disks, self.preset, self.setup.ack)?;
         let (results, problems) = self.setup.play(&mut volume)?;
         Ok((Outcome::new(self.preset, &volume, results), problems))
     }

@@ -1,20 +1,19 @@
 //! The end of a replay: the same trace on the bare disk and on each preset, bulk at full speed, and what that means in a sentence.
 
 use super::{ReplayArgs, Setup, told};
-use nearhead_disk::Tracks;
 use nearhead_measure::will_it_help::{Answer, BARE, DiskFacts, Experiment, Side};
 use nearhead_models::Drive;
 use nearhead_output::quoted;
 use nearhead_study::dataless;
-use nearhead_study::{Answers, Disks, Modelled, OnDisk};
+use nearhead_study::{Answers, Disks, Made, Modelled, OnDisk};
 use nearhead_volume::{BareDisk, NamedPreset};
 use std::path::Path;
-use std::sync::Arc;
 
 /// The answer; `None` of a trace of one request at a time, which says nothing of what happens beside.
 pub(super) fn answer(setup: Setup<'_>, presets: &[NamedPreset]) -> Result<Option<Answer>, String> {
     let (args, makeup, disks) = (setup.args, setup.makeup, setup.disks);
-    if makeup.format.is_closed_loop() {
+    // Nor of several disks, which nobody uses as they are.
+    if makeup.format.is_closed_loop() || disks.are_several() {
         return Ok(None);
     }
     let experiment = Experiment {
@@ -63,8 +62,8 @@ struct BulkAlone<'a>(&'a Experiment<'a>);
 impl OnDisk for BulkAlone<'_> {
     type Outcome = Option<f64>;
 
-    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
-        self.0.run_bulk_alone(&mut BareDisk::new(disk)).map_err(told)
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        self.0.run_bulk_alone(&mut BareDisk::new(disks.only()?)).map_err(told)
     }
 }
 
@@ -74,7 +73,8 @@ struct OnBareDisk<'a>(&'a Experiment<'a>);
 impl OnDisk for OnBareDisk<'_> {
     type Outcome = (Side, bool);
 
-    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        let disk = disks.only()?;
         let write_cache = disk.properties().volatile_cache;
         let side = self.0.run(BARE, &mut BareDisk::new(disk)).map_err(told)?;
         Ok((side, write_cache))
@@ -91,8 +91,8 @@ struct OnVolume<'a> {
 impl OnDisk for OnVolume<'_> {
     type Outcome = Side;
 
-    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Side, String> {
-        let mut volume = dataless::volume(disk, self.preset, self.ack, tracks)?;
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Side, String> {
+        let mut volume = dataless::volume(disks, self.preset, self.ack)?;
         self.experiment.run(self.preset.name, &mut volume).map_err(told)
     }
 }
@@ -103,8 +103,8 @@ struct Demerit<'a>(Setup<'a>);
 impl OnDisk for Demerit<'_> {
     type Outcome = Option<f64>;
 
-    fn run<D: Modelled>(self, disk: D, _: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
-        Ok(self.0.play(&mut BareDisk::new(disk))?.0.demerit_pct)
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        Ok(self.0.play(&mut BareDisk::new(disks.only()?))?.0.demerit_pct)
     }
 }
 

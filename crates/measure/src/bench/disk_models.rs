@@ -282,7 +282,7 @@ fn simulate(preset: &str, requests: u64) -> Result<(f64, u64), String> {
     let spec = ModelSpec::parse(SPEED_DISK).map_err(|error| error.to_string())?;
     let disk = spec.build().map_err(|error| error.to_string())?;
     let preset = NamedPreset::by_name(preset).map_err(|error| error.to_string())?;
-    let mut volume = dataless::volume(disk, preset, Answers::Durable, Vec::new())?;
+    let mut volume = dataless::volume(disk, preset, Answers::Durable)?;
     let info = volume.info();
     let spread = info.size_bytes / 4096 / WORKING_SET_BLOCKS * 4096;
     let mut random = Random::new(5);

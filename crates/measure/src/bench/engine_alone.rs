@@ -45,7 +45,7 @@ pub(super) fn volume(disk_bytes: u64) -> Result<Volume<InstantDisk>, String> {
     let properties = plain_properties(disk_bytes, 4096);
     let disk = InstantDisk::new(properties, Box::new(Dataless), Nanos::ZERO);
     let preset = NamedPreset::by_name("mlb").map_err(|error| error.to_string())?;
-    dataless::volume(disk, preset, Answers::Durable, Vec::new())
+    dataless::volume(disk, preset, Answers::Durable)
 }
 
 fn write(random: &mut Random) -> Operation {

@@ -12,6 +12,7 @@ use nearhead_models::{Content, ModelSpec};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayOptions, ReplayResults, replay};
 use nearhead_sim::trace::{AddressFit, TraceOptions, TraceReader};
+use nearhead_study::Made;
 use nearhead_study::dataless::{Answers, tracks, volume};
 use nearhead_volume::NamedPreset;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,7 @@ fn replayed(
     spec.options.write_cache = Some(false);
     let build = || spec.build().map_err(|error| error.to_string());
     let tracks = tracks(&preset, &mut build()?)?;
-    let mut volume = volume(build()?, preset, Answers::Durable, tracks)?;
+    let mut volume = volume(Made { tracks, ..Made::from(build()?) }, preset, Answers::Durable)?;
     let options = options(effort).for_service(&nearhead_service::Service::info(&volume));
     let mut trace = TraceReader::open(path, options).map_err(|error| error.to_string())?;
     let mut time = VirtualTime::starting_at(Nanos::ZERO);

@@ -9,7 +9,7 @@ use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{self, ContentionResults};
 use nearhead_sim::workload::Content;
-use nearhead_study::dataless;
+use nearhead_study::{Made, dataless};
 use nearhead_volume::{BareDisk, NamedPreset, Volume};
 
 /// The bulk client's bandwidth on the bare disk, in bytes a second.
@@ -33,7 +33,8 @@ pub(crate) fn point(
 /// A fresh volume on `disk`, the demo's or one that stands before it.
 pub(crate) fn volume<D: Disk>(preset: NamedPreset, disk: D) -> Result<Volume<D>, String> {
     let tracks = dataless::tracks(&preset, &mut experiment::disk(Box::new(Dataless))?)?;
-    dataless::volume(disk, preset, dataless::Answers::OnFlush, tracks)
+    let disk = Made { tracks, ..Made::from(disk) };
+    dataless::volume(disk, preset, dataless::Answers::OnFlush)
 }
 
 /// Lets the clients work on `service`.

@@ -32,7 +32,7 @@ fn the_client_gets_one_answer_for_every_request() {
     let served = Served::start(&folder, "test", Limits::default(), |_| {
         let properties = plain_properties(256 << 20, 512);
         let disk = InstantDisk::new(properties, Box::new(MemoryStore::new()), Nanos::ZERO);
-        dataless::volume(disk, NamedPreset::by_name("mlb").unwrap(), Answers::OnFlush, Vec::new())
+        dataless::volume(disk, NamedPreset::by_name("mlb").unwrap(), Answers::OnFlush)
     })
     .unwrap();
     let mut client = Client::connect(served.socket(), Duration::from_secs(30)).unwrap();

@@ -2,13 +2,12 @@
 
 use super::{Begins, Checkpoints, DAY_S};
 use crate::dataless::volume_with;
-use crate::disks::{Modelled, OnDisk};
-use nearhead_disk::{Nanos, Tracks};
+use crate::disks::{Made, Modelled, OnDisk};
+use nearhead_disk::Nanos;
 use nearhead_engine::Stats;
 use nearhead_service::Service;
 use nearhead_volume::Volume;
 use nearhead_volume::create::CreateOptions;
-use std::sync::Arc;
 
 /// A volume, as far as those that it is a replica of are concerned.
 pub(super) trait Replica: Service {
@@ -54,8 +53,8 @@ pub(super) struct Build {
 impl OnDisk for Build {
     type Outcome = Box<dyn Replica>;
 
-    fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
-        let volume = volume_with(disk, &self.options, tracks, |config| {
+    fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
+        let volume = volume_with(disks, &self.options, |config| {
             let cleaning = &mut config.cleaning;
             cleaning.coordinated = self.checkpoints.permits.is_some();
             config.second_of_day_at_zero = self.second_of_day;
