@@ -4,7 +4,7 @@ use super::{Begins, Checkpoints, DAY_S};
 use crate::dataless::volume_with;
 use crate::disks::{Modelled, OnDisk};
 use nearhead_disk::{Nanos, Tracks};
-use nearhead_engine::Stats;
+use nearhead_engine::{Policies, Stats};
 use nearhead_service::Service;
 use nearhead_volume::Volume;
 use nearhead_volume::create::CreateOptions;
@@ -41,7 +41,9 @@ impl<D: Modelled> Replica for Volume<D> {
 }
 
 /// Makes one.
-pub(super) struct Build {
+pub(super) struct Build<'a> {
+    /// Instead of the preset's.
+    pub(super) policies: Option<&'a dyn Policies>,
     pub(super) options: CreateOptions,
     pub(super) checkpoints: Checkpoints,
     /// By how much its checkpoints are later, or rarer, than the others'.
@@ -51,7 +53,7 @@ pub(super) struct Build {
     pub(super) second_of_day: u32,
 }
 
-impl OnDisk for Build {
+impl OnDisk for Build<'_> {
     type Outcome = Box<dyn Replica>;
 
     fn run<D: Modelled>(self, disk: D, tracks: Vec<Arc<Tracks>>) -> Result<Self::Outcome, String> {
@@ -69,6 +71,9 @@ impl OnDisk for Build {
                     };
                     cleaning.window = Some((later(start), later(end)));
                 }
+            }
+            if let Some(policies) = self.policies {
+                policies.configure(config);
             }
         })?;
         Ok(Box::new(volume))
