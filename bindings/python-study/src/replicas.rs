@@ -72,7 +72,7 @@ pub(crate) fn run_replicas(
         (ran, signals)
     });
     let (outcome, unheard) = ended(ran, brought.as_deref(), signals)?;
-    Ok(json_of(&outcome, unheard).to_string())
+    Ok(json_of(&outcome, unheard.as_deref()).to_string())
 }
 
 fn set_of(experiment: Experiment, replicas: &str) -> Result<Replicas, String> {
@@ -89,7 +89,7 @@ fn set_of(experiment: Experiment, replicas: &str) -> Result<Replicas, String> {
     Ok(Replicas { experiment, count, checkpoints, second_of_day, seed })
 }
 
-fn json_of(outcome: &QuorumOutcome, unheard: Option<String>) -> Value {
+fn json_of(outcome: &QuorumOutcome, unheard: Option<&str>) -> Value {
     let counted = &outcome.counted;
     let loads: Vec<Value> =
         outcome.loads.iter().map(|load| told_of(load, outcome.measured_s)).collect();

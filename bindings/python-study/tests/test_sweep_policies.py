@@ -178,6 +178,27 @@ def test_a_comment_changes_nothing_and_all_else_does(tmp_path):
     assert key(changed.Ours) != ours
 
 
+def test_what_an_installed_package_brings_counts_by_its_version_and_what_it_made_by_its_values(tmp_path):
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    library = "def made(number):\n    def least(self):\n        return number\n    return least\ndef known(self):\n    return 3\n"
+
+    def keys(version, more=""):
+        written(packages, f"__version__ = {version!r}\n" + library + more, "installed")
+        classes = "import installed\nclass Knows(Placement):\n    least = installed.known\nclass Made(Placement):\n    least = installed.made(NUMBER)\n"
+        ours = [written(tmp_path, classes.replace("NUMBER", number)) for number in ("3", "4")]
+        return [key(ours[0].Knows), key(ours[0].Made), key(ours[1].Made)]
+
+    knows, three, four = keys("1.0")
+    assert three != four
+    assert keys("1.0", "MORE = 1\n") == [knows, three, four]
+    assert keys("1.1")[0] != knows
+    assert carried.Policies().add("placement", sys.modules["ours"].Knows).packages == (("installed", "1.1"),)
+    sys.modules["installed"].__version__ = None
+    with pytest.raises(nearhead.Error, match="the package installed, which does not tell its version, at Knows.least"):
+        key(sys.modules["ours"].Knows)
+
+
 def test_a_changed_policy_is_another_grid(tmp_path, here):
     out = tmp_path / "out"
     asked = {"placement": {"ours": written(tmp_path, BEFORE).Ours}}

@@ -18,6 +18,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
@@ -69,16 +70,19 @@ def is_own(module: str) -> bool:
     top = module.partition(".")[0]
     if top in ("nearhead", "builtins") or top in sys.builtin_module_names or top in getattr(sys, "stdlib_module_names", ()):
         return False
-    path = _file_of(module)
-    return path is None or not (_INSTALLED.intersection(path.parts) or _STANDARD in path.parents)
+    return not any(_lies_where(module))
 
 
-def _file_of(module: str) -> Optional[Path]:
-    """Where a module that was imported lies, or the package that it is in."""
-    if module == "__main__":
-        return None
+def _lies_where(module: str) -> tuple[bool, bool]:
+    """Whether a module that was imported, or the package that it is in, is installed, and whether it is a part of Python."""
     found = [getattr(sys.modules.get(name), "__file__", None) for name in (module, module.partition(".")[0])]
-    return next((Path(file) for file in found if file is not None), None)
+    return _is_where(next((file for file in found if file is not None and module != "__main__"), ""))
+
+
+@lru_cache(maxsize=4096)
+def _is_where(file: str) -> tuple[bool, bool]:
+    path = Path(file)
+    return bool(_INSTALLED.intersection(path.parts)), _STANDARD in path.parents
 
 
 class Fingerprint:
@@ -172,13 +176,16 @@ class Fingerprint:
         if is_own(module):
             self.own.add(module)
             return False
+        if "<locals>" in name:
+            # Made by a function of theirs, perhaps of what is the user's.
+            return False
         self._tell("named", f"{module}.{name}")
         self._note_package(module)
         return True
 
     def _note_package(self, module: str) -> None:
-        top, path = module.partition(".")[0], _file_of(module)
-        if top == "nearhead" or path is None or not _INSTALLED.intersection(path.parts):
+        top = module.partition(".")[0]
+        if top == "nearhead" or not _lies_where(module)[0]:
             return
         version = package_version(top)
         if version is None:
@@ -211,7 +218,7 @@ class Fingerprint:
                 self._look(cell.cell_contents, name)
             except ValueError:
                 self._tell("empty", name)
-        for name in sorted(_globals_of(value.__code__)):
+        for name in sorted(_outside(value.__code__)[0]):
             if name in value.__globals__:
                 self._look(value.__globals__[name], name)
             else:
@@ -220,12 +227,10 @@ class Fingerprint:
     def _code(self, value: types.CodeType) -> None:
         self._each("code", [getattr(value, name) for name in _OF_CODE] + [getattr(value, "co_exceptiontable", b"")])
         self._each("constants", value.co_consts)
-        for instruction in dis.get_instructions(value):
-            if instruction.opname == "IMPORT_NAME":
-                module = str(instruction.argval)
-                if is_own(module):
-                    raise self._refused(f"an import of {module!r} inside a function; import it at the top of the file, so that it goes along,")
-                self._note_package(module)
+        for module in sorted(_outside(value)[1]):
+            if is_own(module):
+                raise self._refused(f"an import of {module!r} inside a function; import it at the top of the file, so that it goes along,")
+            self._note_package(module)
 
     def _module(self, value: types.ModuleType) -> None:
         if self._is_named(value.__name__, ""):
@@ -269,10 +274,16 @@ def _sorted(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(attributes.items(), key=lambda attribute: attribute[0])
 
 
-def _globals_of(code: types.CodeType) -> set[str]:
-    """The names that code looks for outside of itself."""
-    names = {str(instruction.argval) for instruction in dis.get_instructions(code) if "GLOBAL" in instruction.opname or instruction.opname == "LOAD_NAME"}
+@lru_cache(maxsize=4096)
+def _outside(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that code looks for outside of itself, and the modules that it imports itself."""
+    names, modules = set(), set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME":
+            modules.add(str(instruction.argval))
+        elif "GLOBAL" in instruction.opname or instruction.opname == "LOAD_NAME":
+            names.add(str(instruction.argval))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names |= _globals_of(constant)
-    return names
+            names |= _outside(constant)[0]
+    return frozenset(names), frozenset(modules)
