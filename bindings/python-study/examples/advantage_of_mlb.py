@@ -14,6 +14,7 @@ import math
 from pathlib import Path
 
 import nearhead
+from nearhead import theme
 
 KIB, MIB = 1 << 10, 1 << 20
 DRIVES = {"15,000 rpm, 146 GB": "st3146855fc", "7,200 rpm, 1 TB": "constellation-es3-1tb", "7,200 rpm, 20 TB": "exos-x20-20tb", "5,400 rpm, 1.4 GB": "st41601n"}
@@ -98,11 +99,12 @@ def draw(found, what, title, path, is_ratio):
     from matplotlib import pyplot
     from matplotlib.colors import LogNorm, Normalize
 
+    theme.use()
     names = {key: list(dict.fromkeys(row[key] for row in found)) for key in ("drive", "load", "log_mib", "threshold_kib")}
     values = [row[what] for row in found if row[what] is not None]
     norm = (LogNorm if is_ratio else Normalize)(min(values), max(values))
     across, down = len(names["load"]), len(names["drive"])
-    figure, panels = pyplot.subplots(down, across, figsize=(1.5 * across + 2.5, 1.7 * down + 1.3), squeeze=False, layout="constrained")
+    figure, panels = pyplot.subplots(down, across, figsize=(1.5 * across + 2.5, 1.7 * down + 1.3), squeeze=False)
     image = None
     for panel_row, drive in zip(panels, names["drive"]):
         for panel, load_name in zip(panel_row, names["load"]):
@@ -113,6 +115,7 @@ def draw(found, what, title, path, is_ratio):
             panel.set_xticks(range(len(names["threshold_kib"])), names["threshold_kib"], fontsize=6)
             panel.set_yticks(range(len(names["log_mib"])), [f"{log_mib:g}" for log_mib in names["log_mib"]], fontsize=6)
             panel.label_outer()
+            panel.grid(False)
             for y, line in enumerate(cells):
                 for x, value in enumerate(line):
                     if not math.isnan(value):
@@ -122,7 +125,10 @@ def draw(found, what, title, path, is_ratio):
         panel.set_title(load_name, fontsize=7)
     figure.supxlabel("threshold in KiB, for each number of durable points a second beside a stream", fontsize=8)
     figure.suptitle(title, fontsize=9)
-    figure.colorbar(image, ax=panels, shrink=0.6)
+    bar = figure.colorbar(image, ax=panels, shrink=0.6)
+    bar.ax.tick_params(which="both", labelsize=7)
+    for set_formatter in (bar.ax.yaxis.set_major_formatter, bar.ax.yaxis.set_minor_formatter):
+        set_formatter("{x:g}")
     figure.savefig(path, dpi=170)
     pyplot.close(figure)
 

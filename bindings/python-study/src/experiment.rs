@@ -53,14 +53,21 @@ pub(crate) fn run(
         let ran = experiment.run(&mut || signals.go_on());
         (ran, signals)
     });
-    if let Some(failure) = brought.as_ref().and_then(|brought| brought.take_failure()) {
+    let (outcome, unheard) = ended(ran, brought.as_deref(), signals)?;
+    Ok(Outcome::new(outcome, unheard))
+}
+
+/// What a run came to, and which of its policies never had a say; or what a policy or a handler of signals raised.
+pub(crate) fn ended<T>(
+    ran: Result<T, StudyError>,
+    brought: Option<&Brought>,
+    signals: Signals,
+) -> PyResult<(T, Option<String>)> {
+    if let Some(failure) = brought.and_then(Brought::take_failure) {
         return Err(failure);
     }
     match ran {
-        Ok(outcome) => {
-            let unheard = brought.and_then(|brought| brought.unheard());
-            Ok(Outcome::new(outcome, unheard))
-        }
+        Ok(outcome) => Ok((outcome, brought.and_then(Brought::unheard))),
         Err(StudyError::Stopped) => {
             Err(signals.into_raised().unwrap_or_else(|| told(StudyError::Stopped)))
         }

@@ -1,19 +1,22 @@
 //! Running a set of replicas, with the interpreter free for others.
 
 use crate::disk::Disk;
-use crate::experiment::{answers_of, span_of};
+use crate::experiment::{answers_of, ended, span_of};
 use crate::outcome::told_of;
+use crate::policies::Brought;
 use crate::requests::Requests;
 use crate::signals::Signals;
 use crate::{loads, told};
 use nearhead_basics::Histogram;
 use nearhead_disk::Nanos;
+use nearhead_engine::Policies;
 use nearhead_sim::LatencySummary;
-use nearhead_study::{Begins, Checkpoints, Experiment, QuorumOutcome, Replicas, StudyError};
+use nearhead_study::{Begins, Checkpoints, Experiment, QuorumOutcome, Replicas};
 use nearhead_volume::NamedPreset;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// What makes a set of an experiment, as Python describes it.
 #[derive(Debug, Deserialize)]
@@ -30,7 +33,7 @@ struct Described {
 
 /// Runs a set of replicas, and gives what came of it as JSON. But for `replicas` all is as an experiment has it.
 #[pyfunction]
-#[pyo3(signature = (disk, preset, choices, answers, loads, traces, warm_up_s, duration_s, replicas))]
+#[pyo3(signature = (disk, preset, choices, answers, loads, traces, warm_up_s, duration_s, replicas, placement=None, admission=None, cleaner=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "the fields of an experiment, and what makes a set of it"
@@ -47,12 +50,16 @@ pub(crate) fn run_replicas(
     warm_up_s: f64,
     duration_s: f64,
     replicas: &str,
+    placement: Option<Py<PyAny>>,
+    admission: Option<Py<PyAny>>,
+    cleaner: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let brought = Brought::new(placement, admission, cleaner);
     let experiment = Experiment {
         disk: disk.disks.clone(),
         preset: Some(NamedPreset::by_name(preset).map_err(told)?),
         choices: loads::choices(choices).map_err(told)?,
-        policies: None,
+        policies: brought.clone().map(|brought| brought as Arc<dyn Policies>),
         answers: answers.map(answers_of).transpose().map_err(told)?,
         loads: loads::parse(loads, &traces).map_err(told)?,
         span: span_of(warm_up_s, Some(duration_s)).map_err(told)?,
@@ -64,13 +71,8 @@ pub(crate) fn run_replicas(
         let ran = set.run(&mut || signals.go_on());
         (ran, signals)
     });
-    match ran {
-        Ok(outcome) => Ok(json_of(&outcome).to_string()),
-        Err(StudyError::Stopped) => {
-            Err(signals.into_raised().unwrap_or_else(|| told(StudyError::Stopped)))
-        }
-        Err(error) => Err(told(error)),
-    }
+    let (outcome, unheard) = ended(ran, brought.as_deref(), signals)?;
+    Ok(json_of(&outcome, unheard.as_deref()).to_string())
 }
 
 fn set_of(experiment: Experiment, replicas: &str) -> Result<Replicas, String> {
@@ -87,7 +89,7 @@ fn set_of(experiment: Experiment, replicas: &str) -> Result<Replicas, String> {
     Ok(Replicas { experiment, count, checkpoints, second_of_day, seed })
 }
 
-fn json_of(outcome: &QuorumOutcome) -> Value {
+fn json_of(outcome: &QuorumOutcome, unheard: Option<&str>) -> Value {
     let counted = &outcome.counted;
     let loads: Vec<Value> =
         outcome.loads.iter().map(|load| told_of(load, outcome.measured_s)).collect();
@@ -103,6 +105,7 @@ fn json_of(outcome: &QuorumOutcome) -> Value {
         "passes": counted.passes,
         "logged_bytes": counted.logged_bytes,
         "checkpointed_bytes": counted.checkpointed_bytes,
+        "unheard": unheard,
     })
 }
 

@@ -50,7 +50,7 @@ fn the_tests_of_the_package_pass() {
         return;
     }
     let frames = ["numpy", "pandas", "polars", "pyarrow"];
-    let clusters = ["distributed", "ray", "tqdm"];
+    let clusters = ["cloudpickle", "distributed", "ray", "tqdm"];
     let notebooks = ["matplotlib", "plotly", "nbformat", "nbclient", "ipykernel", "griffe"];
     for module in frames.into_iter().chain(clusters).chain(notebooks) {
         if !has(module) {

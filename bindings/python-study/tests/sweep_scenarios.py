@@ -12,6 +12,7 @@ from pathlib import Path
 
 import clusters
 import nearhead
+import sweep_policies
 from nearhead._sweep import drive, parcels, worker
 
 #: What a grid's experiments come to, by their number.
@@ -85,6 +86,22 @@ def deaths(workers, folder):
     return [{key: row[key] for key in ("status", "error", "deaths")} for row in ended.to_arrow().to_pylist()]
 
 
+def policies(workers, folder):
+    """Rows of a sweep with policies in Python, which workers do not have."""
+    mix = nearhead.RandomMix(requests_max=300, outstanding_max=4, fua=True, seed=3)
+    placements = {"the preset's": None, "near": sweep_policies.NearHead, "third": sweep_policies.Nth(2), "raises": sweep_policies.Raises}
+    grid = {
+        "disk": "st3146855fc",
+        "preset": "mlb",
+        "workload": mix,
+        "placement": placements,
+        "admission": [None, sweep_policies.Wrong],
+        "cleaner": sweep_policies.Rests(0.001),
+    }
+    ended = nearhead.sweep(grid, workers, out=Path(folder) / "policies", failures="keep")
+    return [{key: row[key] for key in ("placement", "admission", "cleaner", "status", "error", "digest")} for row in ended.to_arrow().to_pylist()]
+
+
 def refusal(workers, folder):
     """What is said of a worker with another version."""
     ours = worker.identity
@@ -108,6 +125,7 @@ def run(workers, folder):
         "workers": len({row["worker"] for row in rows}),
         "traces_sent": swept.traces_sent,
         "deaths": deaths(workers, folder),
+        "policies": policies(workers, folder),
         "refusal": refusal(workers, folder),
     }
 

@@ -10,6 +10,7 @@ import clusters
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL = {
+    "bulk_beside_durable": (["--size", "small", "--seconds", "0.5"], ["bulk.png"]),
     "advantage_of_mlb": (["--size", "small", "--seconds", "0.5"], ["advantage.csv", "bandwidth.png", "latency.png"]),
     "fleet_of_10000": (["--sets", "3", "--sample", "2", "--hours", "0.02"], ["fleet.json", "fleet.png"]),
 }

@@ -1,10 +1,16 @@
 """Fleets: what a set of replicas comes to, which sets are simulated, and what is said of the others."""
 
 import json
+from dataclasses import replace
 
 import nearhead
 import pytest
+from bounded_bulk import BoundedBulk
+from near_head import NearHead
 from nearhead import fleet
+from nearhead.policies import Cleaner
+
+import sweep_policies
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
@@ -63,6 +69,46 @@ def test_sets_differ_by_chance_and_a_set_is_the_same_whoever_is_beside_it(planne
 def test_of_all_sets_nothing_is_left_to_chance(tmp_path):
     plan = fleet.plan([group(sets=2)], {"apart": fleet.Checkpoints(period_s=60, spread_s=30)}, 1, out=tmp_path / "out", hours=0.05)
     assert all(low == value == high for value, low, high in plan.rows[0].percentiles_ms.values())
+
+
+@pytest.mark.parametrize("question, policy, hours", [("placement", NearHead, 0.02), ("admission", BoundedBulk, 0.01)])
+def test_a_policy_in_python_that_does_as_the_preset_leaves_a_fleet_as_it_is(question, policy, hours, tmp_path):
+    """Where it does: beside a stream that goes to all replicas rotation is not predicted; bulk of a checkpoint, after a minute, is no matter of this admission."""
+    beside = [nearhead.Bulk(write=True, span=(0, 1 << 30)), nearhead.DurablePoints(8, span=(1 << 30, None))]
+    alike = group(sets=1, disk=nearhead.Disk("st3146855fc", cache="off"), workload=beside)
+    with_it = replace(alike, **{question: policy})
+    preset, ours = (fleet.plan([one], WAYS, 1, out=tmp_path / str(one is alike), hours=hours, warm_up_s=1) for one in (alike, with_it))
+    assert ours.sweep.to_arrow().column("digest") == preset.sweep.to_arrow().column("digest")
+    assert ours.to_dict() == preset.to_dict()
+    assert ours.sweep.to_arrow().column(question).to_pylist() == [policy.__name__] * 2
+
+
+def test_a_cleaner_in_python_says_when_a_fleet_makes_checkpoints(tmp_path):
+    class Rarely(Cleaner):
+        """And each volume asks its own: one that all had would begin a third of them."""
+
+        def __init__(self):
+            self.begun_ns = 0
+
+        def home(self, view):
+            return "time" if view.now_ns - self.begun_ns >= 20_000_000_000 else None
+
+        def home_wake_ns(self, view):
+            return self.begun_ns + 20_000_000_000
+
+        def home_begins(self, view):
+            self.begun_ns = view.now_ns
+
+    plan = fleet.plan([group(sets=1, cleaner=Rarely)], WAYS, 1, out=tmp_path / "out", hours=0.05, warm_up_s=1)
+    together, apart = plan.rows
+    for row in plan.rows:
+        assert 3 * 7 <= row.passes <= 3 * 10, row
+    assert apart.quorum_busy_s == 0.0 < together.quorum_busy_s
+
+
+def test_a_policy_of_a_fleet_that_fails_is_told_of(tmp_path):
+    with pytest.raises(nearhead.Error, match=r"2 of 2 experiments failed; experiment 0: ZeroDivisionError: .*\(line \d+ of sweep_policies, in place\)"):
+        fleet.plan([group(sets=1, placement=sweep_policies.Raises)], WAYS, 1, out=tmp_path / "out", hours=0.02)
 
 
 def test_a_fleet_is_drawn(planned, tmp_path):

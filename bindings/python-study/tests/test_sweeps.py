@@ -294,6 +294,7 @@ def holds(found, folder, by_processes):
     assert (first["status"], first["deaths"]) == ("ok", 1)
     assert second["status"] == "failed" and "died with it" in second["error"]
     assert all(row["status"] == "ok" for row in others)
+    assert found["policies"] == ours["policies"]
     assert "expected nearhead 0.0.9" in found["refusal"] and f"found {nearhead.__version__}" in found["refusal"]
 
 
@@ -340,7 +341,7 @@ def test_sweeps_on_ray_are_the_same(by_processes):
 
 
 def test_an_import_does_without_what_sweeps_need():
-    heavy = ("dask", "distributed", "ray", "matplotlib", "tqdm", "pyarrow", "multiprocessing")
+    heavy = ("dask", "distributed", "ray", "matplotlib", "tqdm", "pyarrow", "cloudpickle", "multiprocessing")
     code = f"import nearhead, sys; print([name for name in {heavy} if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=os.environ).stdout
     assert said.strip() == b"[]"

@@ -3,12 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
 use nearhead_disk::Nanos;
+use nearhead_engine::placement::SingleLog;
+use nearhead_engine::{Config, Policies};
 use nearhead_sim::measured::Span;
 use nearhead_study::{
     Begins, Checkpoints, Disks, Experiment, Load, PointsLoad, QuorumOutcome, RandomLoad, Replicas,
     SpanBytes, StudyError, VolumeChoices,
 };
 use nearhead_volume::NamedPreset;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn points() -> Load {
     Load::Points(PointsLoad {
@@ -151,6 +155,48 @@ fn what_cannot_be_meant_is_refused() {
     ] {
         assert!(problem.contains(expected), "{problem}");
     }
+}
+
+/// Policies that count how often they were asked for: the preset's but for the first log alone, or none that has anything to say.
+#[derive(Debug, Default)]
+struct Counted {
+    configured: AtomicU32,
+    is_first_alone: bool,
+    is_over: bool,
+}
+
+impl Policies for Counted {
+    fn configure(&self, config: &mut Config) {
+        self.configured.fetch_add(1, Ordering::Relaxed);
+        if self.is_first_alone {
+            config.placement = Box::new(SingleLog);
+        }
+    }
+
+    fn go_on(&self) -> bool {
+        !self.is_over
+    }
+}
+
+fn with(policies: Counted) -> (Replicas, Arc<Counted>) {
+    let (mut set, policies) = (three(None), Arc::new(policies));
+    set.experiment.policies = Some(Arc::clone(&policies) as Arc<dyn Policies>);
+    (set, policies)
+}
+
+#[test]
+fn each_replica_asks_for_policies_of_its_own() {
+    let (set, policies) = with(Counted::default());
+    assert_eq!(run(&set).digest, run(&three(None)).digest);
+    assert_eq!(policies.configured.load(Ordering::Relaxed), set.count);
+    let (other, _) = with(Counted { is_first_alone: true, ..Counted::default() });
+    assert_ne!(run(&other).digest, run(&set).digest);
+}
+
+#[test]
+fn a_set_ends_when_its_policies_have_nothing_more_to_say() {
+    let (set, _) = with(Counted { is_over: true, ..Counted::default() });
+    assert_eq!(set.run(&mut || true).unwrap_err(), StudyError::Stopped);
 }
 
 #[test]

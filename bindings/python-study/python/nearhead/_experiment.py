@@ -101,12 +101,8 @@ class Described:
     duration_s: Optional[float]
     record: bool
 
-    def run(self, disk: Disk, traces: Sequence[_native.Requests]) -> Result:
-        """Runs it on this disk, with these traces."""
-        return Result(self.outcome(disk, traces, {}))
-
     def outcome(self, disk: Disk, traces: Sequence[_native.Requests], made: Mapping[str, Any]) -> _native.Outcome:
-        """The same with the policies that these make."""
+        """Runs it on this disk, with these traces and the policies that these make."""
         return _native.run(
             disk._disk,
             self.preset,

@@ -275,6 +275,9 @@ def run_replicas(
     warm_up_s: float,
     duration_s: float,
     replicas: str,
+    placement: Callable[[], dict[str, Any]] | None = None,
+    admission: Callable[[], dict[str, Any]] | None = None,
+    cleaner: Callable[[], dict[str, Any]] | None = None,
 ) -> str: ...
 def presets() -> list[tuple[str, str]]: ...
 def formats() -> list[str]:

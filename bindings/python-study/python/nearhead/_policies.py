@@ -103,6 +103,15 @@ def is_one(given: Any, base: type) -> bool:
     return issubclass(given, base) if isinstance(given, type) else isinstance(given, base)
 
 
+def called(policy: Any) -> str:
+    """What a policy is called: by its `name`, as it shows itself if it does so in its own way, or by its class."""
+    kind = policy if isinstance(policy, type) else type(policy)
+    if isinstance(policy.name, str) and policy.name:
+        return policy.name
+    shows_itself = policy is not kind and "__repr__" in {name for base in kind.__mro__[:-1] for name in vars(base)}
+    return repr(policy) if shows_itself else kind.__name__
+
+
 class Maker:
     """Makes a policy anew for each engine that starts, as the compiled half wants to have it."""
 

@@ -20,6 +20,8 @@ An exception in a policy ends the experiment, and is what `run()` raises. So doe
 and answer: a log that does not exist, that is not claimed or has no room, a value of another kind. Laws never depend on an answer, and `conformance` tries
 that: the suite that policies in Rust are tried with, in which disks fail and the power goes.
 
+Sweeps and fleets take policies, too, and send them to workers by value (`nearhead.sweep`).
+
 A view answers while its policy is asked, and with an error afterwards: keep numbers, not the view.
 """
 

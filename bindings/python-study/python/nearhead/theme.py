@@ -17,7 +17,7 @@ from typing import Any
 from ._columns import missing
 from ._native import Error
 
-__all__ = ["COLOURS", "colours", "use"]
+__all__ = ["COLOURS", "colours", "settings", "use"]
 
 #: Told apart in any kind of colour vision (Okabe and Ito's palette). Those come first that are least taken for a preset's, and neighbours are unlike each
 #: other as dots, too.
@@ -55,14 +55,13 @@ def use() -> None:
         raise missing("matplotlib or plotly", "theme")
 
 
-def _matplotlib() -> bool:
+def settings() -> Any:
+    """What `use` sets in matplotlib, by the names of its matplotlibrc; for one chart alone: `with matplotlib.rc_context(theme.settings()):`."""
     try:
         from cycler import cycler
-        from matplotlib import rcParams
     except ImportError:
-        return False
-    # Names and values of matplotlib's matplotlibrc.
-    settings: Any = {
+        raise missing("matplotlib", "theme") from None
+    return {
         "axes.prop_cycle": cycler(color=COLOURS),
         "axes.edgecolor": _INK,
         "axes.labelcolor": _INK,
@@ -82,7 +81,14 @@ def _matplotlib() -> bool:
         "figure.dpi": 100,
         "font.size": 10,
     }
-    rcParams.update(settings)
+
+
+def _matplotlib() -> bool:
+    try:
+        from matplotlib import rcParams
+    except ImportError:
+        return False
+    rcParams.update(settings())
     return True
 
 

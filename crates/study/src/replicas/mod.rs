@@ -85,7 +85,7 @@ pub struct QuorumOutcome {
 }
 
 impl Replicas {
-    /// Runs it, for as long as `goes_on` says so.
+    /// Runs it, for as long as `goes_on` and its policies say so; these are asked for anew by each replica.
     ///
     /// # Errors
     /// What cannot be meant, or run; [`StudyError::Stopped`] if it was stopped.
@@ -130,9 +130,6 @@ impl Replicas {
         if self.count == 0 || self.count > REPLICAS_MAX {
             return refuse(format!("expected 1 to {REPLICAS_MAX} in a set, found {}", self.count));
         }
-        if self.experiment.policies.is_some() {
-            return refuse("expected the policies of its preset, found others".to_owned());
-        }
         if self.experiment.preset.is_none() {
             return refuse("expected a preset, as a plain disk has no checkpoints".to_owned());
         }
@@ -174,6 +171,7 @@ impl Replicas {
             let later = Nanos(random.below(self.checkpoints.spread.0.saturating_add(1)));
             let snapshots_later = Nanos(random.below(SNAPSHOTS_LATER_MAX.0));
             let build = Build {
+                policies: experiment.policies.as_deref(),
                 options: experiment.create_options(preset, answers),
                 checkpoints: self.checkpoints,
                 later,

@@ -4,7 +4,7 @@ use super::{Begins, Checkpoints, DAY_S};
 use crate::dataless::volume_with;
 use crate::disks::{Made, Modelled, OnDisk};
 use nearhead_disk::Nanos;
-use nearhead_engine::Stats;
+use nearhead_engine::{Policies, Stats};
 use nearhead_service::Service;
 use nearhead_volume::Volume;
 use nearhead_volume::create::CreateOptions;
@@ -40,7 +40,9 @@ impl<D: Modelled> Replica for Volume<D> {
 }
 
 /// Makes one.
-pub(super) struct Build {
+pub(super) struct Build<'a> {
+    /// Instead of the preset's.
+    pub(super) policies: Option<&'a dyn Policies>,
     pub(super) options: CreateOptions,
     pub(super) checkpoints: Checkpoints,
     /// By how much its checkpoints are later, or rarer, than the others'.
@@ -50,7 +52,7 @@ pub(super) struct Build {
     pub(super) second_of_day: u32,
 }
 
-impl OnDisk for Build {
+impl OnDisk for Build<'_> {
     type Outcome = Box<dyn Replica>;
 
     fn run<D: Modelled>(self, disks: Made<D>) -> Result<Self::Outcome, String> {
@@ -68,6 +70,9 @@ impl OnDisk for Build {
                     };
                     cleaning.window = Some((later(start), later(end)));
                 }
+            }
+            if let Some(policies) = self.policies {
+                policies.configure(config);
             }
         })?;
         Ok(Box::new(volume))

@@ -205,7 +205,7 @@ def _compare(folder: Path, note: Mapping[str, Any], text: str) -> None:
         raise Error(f"data set {folder}: expected {NOTE} to say whose it is, found something else there; take another folder") from None
     for name, expected in note.items():
         if found.get(name) != expected:
-            what = {"version": "of this version of nearhead", "form": "in this form"}.get(name, "of this grid")
+            what = {"version": "of this version of nearhead", "python": "of this version of Python", "form": "in this form"}.get(name, "of this grid")
             raise Error(
                 f"data set {folder}: expected rows {what} ({name} {_short(expected)}), found those of another ({name} {_short(found.get(name))}); "
                 "take another folder"

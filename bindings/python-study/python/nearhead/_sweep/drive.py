@@ -17,9 +17,12 @@ from typing import Any, Optional, Union
 
 from .._columns import missing
 from .._native import Error
+from .._policies import QUESTIONS
 from . import worker
+from .carried import Carried
 from .data_set import DataSet
 from .engines import Engine, engine_of
+from .fingerprint import python_version
 from .grid import Grid, Maker
 from .parcels import Parcels
 from .task import Columns, ExperimentTask, Task, columns_of
@@ -90,8 +93,9 @@ def sweep(
 
     `grid` is a mapping from keys to values, of which every combination is run, or a list of mappings from keys to a value. Keys are those of an
     `Experiment` and of its config: `disk`, `preset`, `workload`, `ack`, `warm_up_s`, `duration_s`, `logged_write_bytes_max`, `log_bytes`, `group_bytes`,
-    `fragments`. Values of a key come as a list, or as a mapping from what they are called in the data set. With `experiment`, a function that makes an
-    `Experiment`, keys are its parameters and may mean anything; it is called here, not on a worker.
+    `fragments`, and the policies in Python `placement`, `admission`, `cleaner`, of which None is the preset's own. Values of a key come as a list, or as a
+    mapping from what they are called in the data set. With `experiment`, a function that makes an `Experiment`, keys are its parameters and may mean
+    anything; it is called here, not on a worker. Policies go to workers by value, and are part of what a row belongs to: with another one it is another grid.
 
     `workers` is "local" (one process for each processor), "local:2", a number, "dask://HOST:PORT" (a scheduler that runs) or "ray://HOST:PORT" (the server
     for clients of a Ray cluster that runs).
@@ -103,8 +107,16 @@ def sweep(
     parcels = Parcels()
     tasks = [_task(asked, place, parcels) for place in range(len(asked.points))]
     most = max(len(json.loads(task.described.loads)) for task in tasks)
-    points = [asked.columns(point) for point in asked.points]
+    points = with_policies([asked.columns(point) for point in asked.points], [task.policies for task in tasks])
     return run(tasks, points, columns_of(most), parcels, workers, Path(out), retry_failed=retry_failed, failures=failures, progress=progress)
+
+
+def with_policies(points: Sequence[dict[str, Any]], policies: Sequence[Sequence[Carried]]) -> list[dict[str, Any]]:
+    """Points that also say what the policies in Python are called which no key names."""
+    found = {policy.question for ones in policies for policy in ones}
+    unnamed = [question for question in QUESTIONS if question in found and question not in points[0]]
+    names = [{policy.question: policy.name for policy in ones} for ones in policies]
+    return [{**point, **{question: known.get(question) for question in unnamed}} for point, known in zip(points, names)]
 
 
 def _task(grid: Grid, place: int, parcels: Parcels) -> ExperimentTask:
@@ -139,6 +151,9 @@ def run(
         words.update(f"{task.words()}\n{sorted(point.items())!r}\n".encode())
     ours = worker.identity()
     note = {"version": ours[0], "keys": list(kinds), "tasks": len(tasks), "grid": words.hexdigest()}
+    if parcels.policies:
+        # What they depend on is compared as compiled code.
+        note = {"python": python_version(), **note}
     data_set = DataSet(out, note, {"task": "int", **kinds, "status": "text", "error": "text", **columns, "worker": "text"})
     try:
         left = [number for number in range(len(tasks)) if data_set.failed.get(number, True) and (retry_failed or number not in data_set.failed)]

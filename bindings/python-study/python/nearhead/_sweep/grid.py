@@ -16,11 +16,13 @@ from typing import Any, Optional
 from .._disk import Disk, presets
 from .._experiment import CONFIG, Experiment
 from .._native import Error
+from .._policies import QUESTIONS, AnyAdmission, AnyCleaner, AnyPlacement, is_one
+from .._policies import called as called_policy
 
 #: Points that one grid may have.
 POINTS_MAX = 1_000_000
 #: Keys of a grid whose experiments nobody else makes.
-KEYS = ("disk", "preset", "workload", "ack", "warm_up_s", "duration_s", *CONFIG)
+KEYS = ("disk", "preset", "workload", "ack", "warm_up_s", "duration_s", *QUESTIONS, *CONFIG)
 
 #: A value of a key, and what it is called in the data set.
 Named = tuple[Any, Any]
@@ -69,11 +71,14 @@ def plain(
     ack: Optional[str] = None,
     warm_up_s: float = 0.0,
     duration_s: Optional[float] = None,
+    placement: Optional[AnyPlacement] = None,
+    admission: Optional[AnyAdmission] = None,
+    cleaner: Optional[AnyCleaner] = None,
     **config: Any,
 ) -> Experiment:
     """The experiment of a point whose keys are an experiment's own, and those of its config."""
     config = {key: value for key, value in config.items() if value is not None}
-    return Experiment(disk, preset, workload, config, ack, warm_up_s, duration_s)
+    return Experiment(disk, preset, workload, config, ack, warm_up_s, duration_s, placement=placement, admission=admission, cleaner=cleaner)
 
 
 def _parameters(maker: Optional[Maker]) -> tuple[Optional[Sequence[str]], list[str]]:
@@ -116,7 +121,7 @@ def _values(key: str, values: Any) -> list[Named]:
     names = [repr(name) for name, _ in named]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise Error(f"sweep: expected values of {key!r} that differ in their names, found {twice} twice")
+        raise Error(f"sweep: expected values of {key!r} that differ in their names, found {twice} twice; give a mapping from names to values")
     return [_checked(key, name, value) for name, value in named]
 
 
@@ -126,6 +131,8 @@ def called(value: Any) -> Any:
         return value
     if isinstance(value, Disk):
         return value.name
+    if any(is_one(value, base) for base in QUESTIONS.values()):
+        return called_policy(value)
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return value.item()
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""How traces reach workers: each once, by the hash of its content.
+"""How what experiments need reaches workers: traces each once, by the hash of its content (policies: `carried`).
 
 A trace in memory goes as its columns, one in a file as the file's bytes, so that a worker on another machine reads what was read here. A worker on this
 machine is told the file's path instead. What a worker has is kept while it lives, up to `KEPT_MAX` traces.
@@ -18,6 +18,7 @@ from typing import Any, Optional
 
 from .._native import Error, Requests
 from .._trace import Trace
+from .carried import Policies
 
 #: Traces that a worker keeps.
 KEPT_MAX = 16
@@ -47,9 +48,10 @@ class Parcel:
 
 
 class Parcels:
-    """The traces of a sweep, where it was begun."""
+    """The traces of a sweep, and its policies, where it was begun."""
 
     def __init__(self) -> None:
+        self.policies = Policies()
         self._traces: dict[str, Trace] = {}
         #: Keys of traces that were looked at, by the object whose address they have; it is held, so that no other gets it.
         self._known: dict[int, tuple[Any, str]] = {}

@@ -11,12 +11,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Optional, Protocol
 
 from .. import _native
 from .._disk import Disk
 from .._experiment import Described, Experiment
+from .._policies import QUESTIONS
 from .._result import Latency, Result
+from .carried import Carried, arrived
 from .parcels import Parcels
 
 #: Columns of a data set by their names: "int", "float", "text" or "bool".
@@ -51,28 +53,32 @@ class ExperimentTask:
     parcels: tuple[str, ...]
     #: What its traces are called where the sweep began.
     names: tuple[str, ...]
+    #: Its policies in Python.
+    policies: tuple[Carried, ...] = ()
 
     @staticmethod
     def of(experiment: Experiment, parcels: Parcels) -> "ExperimentTask":
-        """The task of this experiment, whose traces are put to the others."""
+        """The task of this experiment, whose traces and policies are put to the others."""
         disk = experiment.disk if isinstance(experiment.disk, Disk) else Disk(experiment.disk)
-        brought = [name for name in ("placement", "admission", "cleaner") if getattr(experiment, name) is not None]
-        if brought:
-            raise _native.Error(f"sweep: expected the policies of a preset, found a {brought[0]} in Python; run that experiment by itself")
         described, traces = experiment._described()
         keys = tuple(parcels.add(trace) for trace in traces)
-        return ExperimentTask(disk.name, numbers_of(disk), described, keys, tuple(trace.name for trace in traces))
+        given = [(question, getattr(experiment, question)) for question in QUESTIONS]
+        policies = tuple(parcels.policies.add(question, policy) for question, policy in given if policy is not None)
+        return ExperimentTask(disk.name, numbers_of(disk), described, keys, tuple(trace.name for trace in traces), policies)
 
     def words(self) -> str:
         """Everything that its row depends on."""
         told = self.described
-        return json.dumps(
+        words = json.dumps(
             [self.disk, self.numbers, told.preset, told.config, told.ack, told.loads, told.warm_up_s, told.duration_s, self.parcels],
         )
+        return words + "".join(f"{policy.question} {policy.key} " for policy in self.policies)
 
     def run(self, traces: Sequence[_native.Requests]) -> dict[str, Any]:
         """Runs it, and gives what it came to."""
-        return row_of(self.described.run(made(self), traces), self.names)
+        with arrived(self.policies) as policies:
+            outcome = self.described.outcome(made(self), traces, policies)
+        return row_of(Result(outcome), self.names, outcome.unheard())
 
 
 def made(task: ExperimentTask) -> Disk:
@@ -110,9 +116,11 @@ def columns_of(workloads: int) -> Columns:
     return {**columns, "result": "text"}
 
 
-def row_of(result: Result, names: Sequence[str]) -> dict[str, Any]:
-    """What an experiment came to, as a row; `result` is everything, as JSON."""
+def row_of(result: Result, names: Sequence[str], unheard: Optional[str]) -> dict[str, Any]:
+    """What an experiment came to, as a row; `result` is everything, as JSON, and says if a policy in Python had no say."""
     told = result.to_dict()
+    if unheard is not None:
+        told["unheard"] = unheard
     row: dict[str, Any] = {name: told[name] for name in ("digest", "simulated_s", "measured_s", "wall_s")}
     row.update({name: told["ablation"][name] for name in _ABLATION})
     traces = iter(names)

@@ -15,6 +15,7 @@ from typing import Any
 from .._experiment import Experiment
 from .._native import Error
 from .._workloads import RandomMix
+from .carried import Refused, place_of
 from .parcels import Kept
 
 _KEPT = Kept()
@@ -46,6 +47,15 @@ def refusal(worker: str, ours: tuple[str, str], found: tuple[Any, Any]) -> str:
     )
 
 
+def failure(error: BaseException) -> str:
+    """What is said of an experiment that failed: what a policy raised, and where."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's own
+        text = "it cannot say why"
+    return (text if isinstance(error, Error) else f"{type(error).__name__}: {text}") + place_of(error)
+
+
 def run(message: dict[str, Any], *carried: Any) -> dict[str, Any]:
     """Makes the row of a task. Of its traces those come along that this worker may not have."""
     told: dict[str, Any] = {"worker": name()}
@@ -60,8 +70,8 @@ def run(message: dict[str, Any], *carried: Any) -> dict[str, Any]:
         row = {"status": "ok", "error": None, **task.run(traces)}
     except (KeyboardInterrupt, SystemExit):
         raise
-    except Error as error:
-        row = {"status": "failed", "error": str(error)}
+    except Refused as error:
+        return {**told, "refused": f"worker {told['worker']}: {error}"}
     except BaseException as error:  # noqa: BLE001 - a panic of the compiled half is no Exception
-        row = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        row = {"status": "failed", "error": failure(error)}
     return {**told, "row": {**row, "worker": told["worker"]}, "unpacked": _KEPT.unpacked, "processor_s": time.process_time()}

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 from .._disk import Disk
 from .._experiment import AnyWorkload
 from .._native import Error
+from .._policies import AnyAdmission, AnyCleaner, AnyPlacement
 
 #: Sets of one group, at most.
 SETS_MAX = 1_000_000
@@ -21,6 +22,9 @@ class Group:
 
     Clients of a set ask for what `workload` says; a workload with a seed has another one in each set. Every write goes to all `replicas`, and is answered when
     more than half of them have it; a read is served by one of them, in turn. Volumes are created with `preset` and `config`, as an `Experiment`'s.
+
+    `placement`, `admission` and `cleaner` are policies in Python that take the place of the preset's (`nearhead.policies`); each volume has its own. A
+    cleaner is what says that a checkpoint is due, so it decides whether `Checkpoints` are kept: those that it calls for as "idle" or "time" wait for a permit.
     """
 
     name: str
@@ -32,6 +36,9 @@ class Group:
     replicas: int = 3
     config: Mapping[str, Any] = field(default_factory=dict)
     ack: Optional[str] = None
+    placement: Optional[AnyPlacement] = None
+    admission: Optional[AnyAdmission] = None
+    cleaner: Optional[AnyCleaner] = None
 
     def __post_init__(self) -> None:
         for name in ("sets", "replicas"):

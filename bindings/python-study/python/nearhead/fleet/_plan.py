@@ -17,7 +17,9 @@ from typing import Any, Optional, Union
 from .. import _native
 from .._experiment import Experiment
 from .._native import Error
-from .._sweep.drive import Sweep, run
+from .._policies import QUESTIONS
+from .._sweep.carried import arrived
+from .._sweep.drive import Sweep, run, with_policies
 from .._sweep.grid import POINTS_MAX
 from .._sweep.parcels import Parcels
 from .._sweep.task import Columns, ExperimentTask, made
@@ -61,9 +63,10 @@ class SetTask:
         """Runs it, and gives what it came to."""
         disk, told = made(self.experiment), self.experiment.described
         assert told.preset is not None and told.duration_s is not None
-        text = _native.run_replicas(
-            disk._disk, told.preset, told.config, told.ack, told.loads, traces, told.warm_up_s, told.duration_s, self.replicas
-        )
+        with arrived(self.experiment.policies) as policies:
+            text = _native.run_replicas(
+                disk._disk, told.preset, told.config, told.ack, told.loads, traces, told.warm_up_s, told.duration_s, self.replicas, **policies
+            )
         return _row(json.loads(text), int(json.loads(self.replicas)["count"]))
 
 
@@ -72,6 +75,8 @@ def _row(told: dict[str, Any], count: int) -> dict[str, Any]:
     # With so many busy, one of them is in every quorum.
     busy = sum(told["at_once_s"][count - count // 2 :])
     wall_s = told.pop("wall_s")
+    if told["unheard"] is None:
+        del told["unheard"]
     row = {name: told[name] for name in ("digest", "passes", "logged_bytes", "checkpointed_bytes")}
     percentiles = {f"{name}_ms": quorum.percentile_ms(percent) for name, percent in (("p50", 50), ("p99", 99), ("p999", 99.9), ("max", 100))}
     return {**row, **percentiles, "wall_s": wall_s, "durable": quorum.count, "quorum_busy_s": busy, "result": json.dumps(told)}
@@ -143,6 +148,7 @@ def plan(
                 points.append({"way": way, "group": group.name, "set": number})
     if len(tasks) > POINTS_MAX:
         raise Error(f"fleet: expected at most {POINTS_MAX} sets and ways to simulate, found {len(tasks)}; take a sample")
+    points = with_policies(points, [task.experiment.policies for task in tasks])
     swept = run(tasks, points, _COLUMNS, parcels, workers, Path(out), progress=progress)
     return Plan(tuple(groups), swept, rows_of(groups, list(ways), swept.to_arrow(), seed))
 
@@ -162,7 +168,8 @@ def _task(group: Group, number: int, checkpoints: Checkpoints, parcels: Parcels,
     workload: list[Any] = [
         replace(one, seed=_seed(seed, group.name, f"set {number}, workload {place}")) if hasattr(one, "seed") else one for place, one in enumerate(given)
     ]
-    experiment = Experiment(group.disk, group.preset, workload, group.config, group.ack, warm_up_s, hours * 3600.0)
+    policies: dict[str, Any] = {question: getattr(group, question) for question in QUESTIONS}
+    experiment = Experiment(group.disk, group.preset, workload, group.config, group.ack, warm_up_s, hours * 3600.0, **policies)
     replicas = {**checkpoints.described(), "count": group.replicas, "second_of_day": second, "seed": _seed(seed, group.name, f"set {number}")}
     return SetTask(ExperimentTask.of(experiment, parcels), json.dumps(replicas))
 
