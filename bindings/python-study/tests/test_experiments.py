@@ -87,7 +87,7 @@ def test_a_volume_on_several_devices_is_an_experiment_like_any_other():
     assert nearhead.Experiment(chain, "gecko", points, duration_s=5).run().ablation["response_s"] > 0
     for disk, preset, expected in [
         (behind, None, "expected one disk"),
-        (behind, "mlb", "data_parts"),
+        (behind, "mlb", "expected no data devices"),
         ("st41601n", "trail", "name the data devices"),
         ("st41601n;st3146855fc", "trail", "expected data=DISK or log=DISK"),
     ]:
