@@ -37,12 +37,12 @@ OUTSTANDING, BYTES = 4, 4096
 def arguments():
     parser = argparse.ArgumentParser(description="Nearhead beside other simulators and replayers")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    parser.add_argument("--requests", type=int, default=200_000, help="of each workload in virtual time")
+    parser.add_argument("--requests", type=int, default=100_000, help="of each workload in virtual time")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--rate", type=float, default=100.0, help="requests a second of the trace in virtual time")
     parser.add_argument("--profile", type=Path, default=ROOT / "crates/models/profiles/st3146855fc.toml")
     parser.add_argument("--nearhead", type=Path, default=target / "release/nearhead", help="the program, which serves the disk that fio replays on")
-    parser.add_argument("--replay-s", type=float, default=60.0, help="length of the trace that fio replays in real time; 0 leaves that out")
+    parser.add_argument("--replayed", type=int, default=6000, help="requests that fio replays in real time; 0 leaves that out")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -149,14 +149,14 @@ def main():
     else:
         told["virtual"] = in_virtual_time(asked)
         told["ratios"] = ratios(told["virtual"])
-    if asked.replay_s <= 0:
-        told["fio_skipped"] = "--replay-s 0"
+    if asked.replayed <= 0:
+        told["fio_skipped"] = "--replayed 0"
     else:
         why = fio_replay.missing(asked.nearhead)
         if why:
             told["fio_skipped"] = why
         else:
-            told["fio"] = fio_replay.compare(asked.nearhead, asked.profile, asked.replay_s)
+            told["fio"] = fio_replay.compare(asked.nearhead, asked.profile, asked.replayed)
     if asked.json:
         print(json.dumps(told))
         return

@@ -37,7 +37,7 @@ def read_profile(path):
 class Disk:
     """The moving parts: where each block is, and how long the arm takes to it."""
 
-    def __init__(self, profile, seed=1):
+    def __init__(self, profile):
         self.sector_bytes = profile["sector_bytes"]
         self.blocks = profile["blocks"]
         self._heads = profile["heads"]
@@ -53,7 +53,8 @@ class Disk:
         self._settle_ns = round(seek["write_settle_ms"] * 1e6)
         self._settles_between_tracks = seek.get("settles_between_tracks", False)
         self._late_share = seek.get("late_share", 0.0)
-        self._lateness = random.Random(seed)
+        # Of its own: drawn like the arrivals of a trace it would make bursts late.
+        self._lateness = random.Random("settles late")
         self.read_ns, self.write_ns = (round(profile["command"][key] * 1e6) for key in ("read_ms", "write_ms"))
         self.byte_ns = 1e3 / profile["interface"]["megabytes_per_s"]
         self._cylinder, self._head, self._next_lbn = 0, 0, self._locate(0)[3]

@@ -52,7 +52,7 @@ def test_a_profile_that_the_disk_in_simpy_cannot_be_is_refused(name, simpy_disk)
 
 
 def test_the_comparison_says_what_it_compared_and_what_it_left_out_and_why():
-    command = [sys.executable, PEERS / "compare.py", "--requests", "300", "--turns", "1", "--replay-s", "0.2", "--json"]
+    command = [sys.executable, PEERS / "compare.py", "--requests", "300", "--turns", "1", "--replayed", "12", "--json"]
     ran = subprocess.run(command, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
