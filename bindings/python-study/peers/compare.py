@@ -1,7 +1,6 @@
 """Nearhead beside what else simulates or replays disks, on the same requests, by turns in one run: prints tables, and JSON with --json.
 
     make wheel
-    target/python-venv/bin/pip install simpy==4.1.2
     target/python-venv/bin/python bindings/python-study/peers/compare.py
 
 First a disk in SimPy (`simpy_disk.py`) and Nearhead's model of the same profile, both first come first served and without a cache, so that both simulate the same:
