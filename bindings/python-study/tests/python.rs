@@ -52,7 +52,7 @@ fn the_tests_of_the_package_pass() {
     let frames = ["numpy", "pandas", "polars", "pyarrow"];
     let clusters = ["cloudpickle", "distributed", "ray", "tqdm"];
     let notebooks = ["matplotlib", "plotly", "nbformat", "nbclient", "ipykernel", "griffe"];
-    for module in frames.into_iter().chain(clusters).chain(notebooks) {
+    for module in frames.into_iter().chain(clusters).chain(notebooks).chain(["simpy"]) {
         if !has(module) {
             println!(
                 "skipped: there is no {module} for tests in Python; scripts/install-python-tests gets it"
