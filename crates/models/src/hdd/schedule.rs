@@ -202,14 +202,12 @@ impl HddModel {
 
     pub(super) fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, mut job: Job) {
         let write = !matches!(job, Job::Read { .. });
-        let motion = match &self.exchange {
-            Some(_) => self.exchange_motion(from, lbn, sectors, &mut job),
-            None => {
-                let extent = (lbn, sectors);
-                let least_ns = self.turning_to_read_ns(write);
-                self.mechanics
-                    .transfer_with(self.arm, from, extent, write, least_ns, |pass| pass.ns)
-            }
+        let motion = if self.exchange.is_some() {
+            self.exchange_motion(from, lbn, sectors, &mut job)
+        } else {
+            let least_ns = self.turning_to_read_ns(write);
+            let extent = (lbn, sectors);
+            self.mechanics.transfer_with(self.arm, from, extent, write, least_ns, |pass| pass.ns)
         };
         self.head_wrote = write;
         self.stats.seeks += u64::from(motion.moved);

@@ -180,7 +180,7 @@ const CHOICES: [Choice; 19] = [
         is_time: true,
         get: |profile| profile.command.exchange.map(|exchange| more(exchange.read_seek_ms)),
         set: |profile, value| {
-            shift_after_write(profile, value, |exchange| vec![&mut exchange.read_seek_ms])
+            shift_after_write(profile, value, |exchange| vec![&mut exchange.read_seek_ms]);
         },
     },
     Choice {
@@ -189,7 +189,7 @@ const CHOICES: [Choice; 19] = [
         is_time: true,
         get: |profile| profile.command.exchange.map(|exchange| more(exchange.read_hit_ms)),
         set: |profile, value| {
-            shift_after_write(profile, value, |exchange| vec![&mut exchange.read_hit_ms])
+            shift_after_write(profile, value, |exchange| vec![&mut exchange.read_hit_ms]);
         },
     },
     Choice {

@@ -111,10 +111,13 @@ mod tests {
     #[test]
     fn nothing_comes_from_memory_in_no_time() {
         let mut notes = Notes::default();
-        assert_eq!(hits([1.4, 0.0], "tiny:1", &mut notes), [1.4; 2]);
+        let is = |found: Pair, wanted: Pair| {
+            found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12)
+        };
+        assert!(is(hits([1.4, 0.0], "tiny:1", &mut notes), [1.4; 2]));
         assert_eq!(notes.warnings.len(), 1);
         for known in [[0.0; 2], [0.2, 0.3]] {
-            assert_eq!(hits(known, "tiny:1", &mut notes), known);
+            assert!(is(hits(known, "tiny:1", &mut notes), known), "{known:?}");
         }
         assert_eq!(notes.warnings.len(), 1);
     }
