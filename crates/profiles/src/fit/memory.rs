@@ -2,7 +2,8 @@
 //!
 //! These are choices of the whole drive's firmware, a dozen of them with few values each. They are tried one after the other,
 //! each with all of its values, until none of them changes any more. A value is kept only if the first half of the trace is told
-//! better by more than chance: in all its quarters but one, by twice what the quarters differ, and by a hundredth.
+//! better by more than chance: in all its quarters but one, by twice what the quarters differ, and by a hundredth; or, where few
+//! requests tell, in none of them for the worse and by a twentieth.
 //! So what a trace says nothing about stays as it was. The number of replays is bounded by [`REPLAYS_MAX`]; nothing is random.
 
 use super::{FitOptions, FittedConstant, Replays, distance_ms};
@@ -228,7 +229,8 @@ fn more([after_read, after_write]: [f64; 2]) -> f64 {
     after_write - after_read
 }
 
-/// Makes the first of the `pairs` differ by `value`, and moves the others by as much.
+/// Makes the one of the `pairs` that the drive uses differ by `value`, and moves the others by as much: of writes, the last is that
+/// of a write that is answered early.
 fn shift_after_write(
     profile: &mut Profile,
     value: f64,

@@ -1,14 +1,14 @@
 //! Fitting global constants of a profile to a measured trace.
 //!
 //! What may be fitted are facts of the whole drive that a package states badly or not at all: the rotation period, angles of
-//! the rows of a layout, a few overheads, and what its memory does. Nothing is ever fitted to one request. The first half of a trace is fitted on; the second half, which the fit has not
-//! seen, says what the result is worth.
+//! the rows of a layout, a few overheads, and what its memory does. Nothing is ever fitted to one request. The first half of a
+//! trace is fitted on; the second half, which the fit has not seen, says what the result is worth.
 
 mod angles;
 mod constants;
 mod memory;
 #[cfg(test)]
-mod planted_tests;
+mod secret_tests;
 #[cfg(test)]
 mod tests;
 

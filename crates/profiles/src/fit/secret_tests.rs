@@ -10,7 +10,7 @@ use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 
 /// A drive of one zone with a memory and the exchange stated.
 const DRIVE: &str = r#"
-name = "planted"
+name = "secretive"
 description = "made up"
 sector_bytes = 512
 physical_sector_bytes = 512
@@ -118,7 +118,7 @@ fn unseen(profile: &Profile, requests: &[MeasuredRequest]) -> Comparison {
 
 /// The package is right but for what `secret` changes in the drive: the fit finds it, and the second half is told.
 fn is_found_out(name: &str, secret: impl Fn(&mut Profile)) {
-    let stated = Profile::parse("planted", DRIVE).unwrap();
+    let stated = Profile::parse("secretive", DRIVE).unwrap();
     let mut drive = stated.clone();
     secret(&mut drive);
     drive.validate().unwrap();
@@ -186,7 +186,7 @@ fn heads_that_must_turn_from_writing_to_reading_are_found() {
 
 #[test]
 fn where_the_package_is_right_nothing_is_learned() {
-    let stated = Profile::parse("planted", DRIVE).unwrap();
+    let stated = Profile::parse("secretive", DRIVE).unwrap();
     let options = FitOptions { cache: true, ..FitOptions::default() };
     for seed in 1..=3 {
         let mut requests = measured(&stated, seed);
