@@ -81,6 +81,45 @@ fn a_fit_is_shown_tested_on_the_other_half_and_written() {
 }
 
 #[test]
+fn an_import_learns_from_a_trace_and_says_what_the_other_half_is_worth() {
+    let scratch = Scratch::new("learn");
+    let package = files(&scratch, 400, 8500);
+    let out = run(
+        &scratch,
+        &["disk", "import", &package, "--measured", "toy.trace", "--out", "learned.toml"],
+    );
+    assert!(out.status.success(), "{}", told(&out.stderr));
+    let shown = told(&out.stdout);
+    for wanted in
+        ["fitted command", "second half, all (as imported)", "second half, writes (learned)"]
+    {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    let text = fs::read_to_string(scratch.path("learned.toml")).unwrap();
+    assert!(text.contains("Imported by") && text.contains("Fitted to the first half of"), "{text}");
+    let out = run(&scratch, &["disk", "validate", "learned.toml", "toy.trace"]);
+    assert!(out.status.success(), "{}", told(&out.stderr));
+}
+
+#[test]
+fn no_json_of_a_disk_command_has_a_key_twice() {
+    let scratch = Scratch::new("twice");
+    let package = files(&scratch, 400, 8500);
+    let validate = ["disk", "validate", &package, "toy.trace", "--json"];
+    let commands: [Vec<&str>; 3] = [
+        vec!["disk", "list", "--json"],
+        validate.to_vec(),
+        [&validate[..], &["--fit", "overheads,cache", "--below-cylinder", "50"]].concat(),
+    ];
+    for command in commands {
+        let out = run(&scratch, &command);
+        assert!(out.status.success(), "{command:?}: {}", told(&out.stderr));
+        // Refuses a key that is there twice.
+        common::json::parse(&out.stdout).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    }
+}
+
+#[test]
 fn a_request_past_the_end_is_named_wrapped_or_scaled() {
     let scratch = Scratch::new("pastend");
     let package = files(&scratch, 10, 7000);
@@ -102,10 +141,16 @@ fn what_cannot_be_done_is_said() {
     let scratch = Scratch::new("badmodel");
     let package = files(&scratch, 10, 7000);
     let missing = scratch.text("nothing");
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["disk", "import", &missing], "toy.model"),
         (&["disk", "import", &package, "--out", "toy.txt"], ".toml"),
         (&["disk", "import", &package, "--out", "no/such/toy.toml"], "cannot write"),
+        (&["disk", "import", &package, "--measured", "toy.trace"], "--out"),
+        (&["disk", "import", &package, "--measured", "no.trace", "--out", "a.toml"], "no.trace"),
+        (
+            &["disk", "import", &package, "--measured", "toy.trace", "--out", "a.toml"],
+            "200 requests",
+        ),
         (&["disk", "validate", "nodrive", "toy.trace"], "constellation-es3-1tb"),
         (&["disk", "validate", &package, "no.trace"], "no.trace"),
         (&["disk", "validate", &package, "toy.trace", "--fit", "overheads"], "200 requests"),

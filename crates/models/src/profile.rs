@@ -179,6 +179,12 @@ impl Profile {
         if let Some((field, found)) = times.iter().find(|(_, ms)| !(0.0..60_000.0).contains(ms)) {
             return Err(format!("expected {field} from 0 to 60000, found {found}"));
         }
+        let turning = self.seek.read_after_write_ms;
+        if !(0.0..1000.0).contains(&turning) {
+            return Err(format!(
+                "expected seek.read_after_write_ms from 0 to 1000, found {turning}"
+            ));
+        }
         if !(0.0..=0.5).contains(&self.seek.late_share) {
             let found = self.seek.late_share;
             return Err(format!("expected seek.late_share from 0 to 0.5, found {found}"));

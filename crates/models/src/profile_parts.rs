@@ -63,6 +63,10 @@ pub struct SeekSpec {
     /// Whether it is added before going on to the next track too.
     #[serde(default)]
     pub settles_between_tracks: bool,
+    /// Least time of getting ready for a read where the head wrote last, also on the same track: drives whose heads read
+    /// and write with elements of their own move by the distance of these.
+    #[serde(default)]
+    pub read_after_write_ms: f64,
     /// Changing to another head without moving.
     pub head_switch_ms: f64,
     /// Share of the accesses after a movement that settle too late or are not read at once, and
@@ -115,6 +119,10 @@ pub struct ExchangeSpec {
     pub cached_write_data_ms: [f64; 2],
     /// From such a write's last byte until the host is told.
     pub cached_write_end_ms: f64,
+    /// How much later all of this is for a command that ends a read-ahead under way: the head must be stopped and what
+    /// it read be closed before the command is looked at.
+    #[serde(default)]
+    pub read_ahead_end_ms: f64,
 }
 
 impl ExchangeSpec {
@@ -129,6 +137,7 @@ impl ExchangeSpec {
             ("read_reconnect_ms and read_end_ms", [self.read_reconnect_ms, self.read_end_ms]),
             ("write_seek_least_ms and write_end_ms", [self.write_seek_least_ms, self.write_end_ms]),
             ("cached_write_end_ms and read_enough", [self.cached_write_end_ms, self.read_enough]),
+            ("read_ahead_end_ms", [self.read_ahead_end_ms; 2]),
         ];
         match pairs.iter().find(|(_, pair)| pair.iter().any(|ms| !(0.0..1000.0).contains(ms))) {
             Some((name, found)) => {
@@ -163,6 +172,12 @@ pub struct CacheSpec {
     /// Where else reading ahead stops.
     #[serde(default)]
     pub read_ahead_until: ReadAhead,
+    /// Whether reading ahead ends before a full segment would give up what was asked for.
+    #[serde(default)]
+    pub read_ahead_keeps_requested: bool,
+    /// Whether only a read that goes on where the one before ended is read ahead of.
+    #[serde(default)]
+    pub read_ahead_when_sequential: bool,
     /// Whether a read joins a read-ahead that is just about to reach its first block.
     #[serde(default = "yes")]
     pub joins_read_ahead: bool,

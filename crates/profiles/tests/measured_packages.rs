@@ -8,7 +8,7 @@
 use nearhead_disk::Nanos;
 use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
-use nearhead_profiles::fit::{FitOptions, fit};
+use nearhead_profiles::fit::{FitOptions, fit, fit_all};
 use nearhead_profiles::import::{import, to_toml};
 use std::io::Read;
 use std::path::PathBuf;
@@ -127,6 +127,38 @@ fn drives_fitted_to_the_first_half_are_met_in_the_second() {
 }
 
 #[test]
+fn what_a_write_does_to_the_next_read_is_in_what_is_imported() {
+    let Some(disks) = disks() else { return };
+    let disks = disks.join("disksim-valid");
+    // Without a shortest seek between writing and reading: 4.8, 5.1 and 6.0 %.
+    for (name, most) in [("barracuda", 3.5), ("cheetah4LP", 4.7), ("atlas_III", 4.7)] {
+        let profile = import(&disks.join(name)).unwrap().profile;
+        let requests = trace(disks.join(format!("{name}.trace.zst")));
+        let found = compare(&profile, &requests, HddOptions::default(), |_, _| true);
+        assert!(found.demerit_percent <= most, "{name}: {} %", found.demerit_percent);
+    }
+}
+
+#[test]
+fn everything_that_can_be_learned_makes_no_second_half_worse() {
+    let Some(disks) = disks() else { return };
+    let disks = disks.join("disksim-valid");
+    let setup = HddOptions::default();
+    for name in ["hp_c2247a", "st41601n", "atlas_III", "ibm18es"] {
+        let profile = import(&disks.join(name)).unwrap().profile;
+        let requests = trace(disks.join(format!("{name}.trace.zst")));
+        let fitted = fit_all(&profile, &requests, setup).unwrap();
+        println!("{:?}", fitted.constants);
+        let half = requests.len() / 2;
+        let stated = compare(&profile, &requests, setup, |index, _| index >= half);
+        let learned = compare(&fitted.profile, &requests, setup, |index, _| index >= half);
+        assert!(learned.demerit_percent <= stated.demerit_percent, "{name}");
+        // The Atlas III reads ahead only once a read has gone on from the one before: no package says so.
+        assert_eq!(fitted.profile.cache.read_ahead_when_sequential, name == "atlas_III", "{name}");
+    }
+}
+
+#[test]
 fn a_trace_that_keeps_the_phase_is_told_request_by_request() {
     let Some(disks) = disks() else { return };
     let disks = disks.join("st3146855fc");
@@ -134,7 +166,7 @@ fn a_trace_that_keeps_the_phase_is_told_request_by_request() {
     let requests = trace(disks.join("random.trace.zst"));
     let setup =
         HddOptions { write_cache: Some(false), read_cache: Some(false), ..HddOptions::default() };
-    let options = FitOptions { angles: true, overheads: true, setup };
+    let options = FitOptions { angles: true, overheads: true, setup, ..FitOptions::default() };
     let fitted = fit(&profile, &requests, options).unwrap().profile;
     let half = requests.len() / 2;
     let found = compare(&fitted, &requests, setup, |index, _| index >= half);

@@ -198,7 +198,11 @@ fn compare(disks: &Path, drive: &Drive) -> Result<Vec<Row>, String> {
     let is_fitted = overheads || angles;
     let mut how = "nothing fitted".to_owned();
     if is_fitted {
-        let fitted = fit(&profile, &requests, FitOptions { angles, overheads, setup })?;
+        let fitted = fit(
+            &profile,
+            &requests,
+            FitOptions { angles, overheads, setup, ..FitOptions::default() },
+        )?;
         let constants = fitted.constants.len();
         how = format!("{constants} constants fitted to the first half, this is the second");
         profile = fitted.profile;

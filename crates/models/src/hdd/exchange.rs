@@ -24,6 +24,7 @@ pub(super) struct Exchange {
     write_end: Nanos,
     cached_write_data: [Nanos; 2],
     cached_write_end: Nanos,
+    read_ahead_end: Nanos,
     /// Time of a sector over the interface, in ns.
     read_sector_ns: f64,
     write_sector_ns: f64,
@@ -54,6 +55,7 @@ impl Exchange {
             write_end: ms(spec.write_end_ms),
             cached_write_data: spec.cached_write_data_ms.map(ms),
             cached_write_end: ms(spec.cached_write_end_ms),
+            read_ahead_end: ms(spec.read_ahead_end_ms),
             read_sector_ns: sector_ns(rate),
             write_sector_ns: sector_ns(write_rate),
             sector_bytes: u64::from(profile.sector_bytes),
@@ -199,21 +201,21 @@ impl HddModel {
             let ready = if matches!(self.work, Work::Stream(_)) { self.time } else { seek_at };
             self.push(arrival, (lbn, sectors), MediaOperation::Read, ready, hit_at);
         } else {
-            self.stop_reading_ahead();
+            let seek_at = seek_at + self.stop_reading_ahead();
             self.push(arrival, (lbn, sectors), MediaOperation::Read, seek_at, seek_at);
         }
     }
 
     /// When the arm may move for a write that arrives now, and when its data begin to come in.
     pub(super) fn exchange_write(&mut self, bytes: u64, with_data: bool) -> (Nanos, Nanos) {
-        self.stop_reading_ahead();
+        let looked_at = self.time + self.stop_reading_ahead();
         let after = self.after();
         let Some(exchange) = &self.exchange else { return (self.time, Nanos::ZERO) };
-        let seek_at = self.time + exchange.write_seek[after];
+        let seek_at = looked_at + exchange.write_seek[after];
         if !with_data {
             return (seek_at, Nanos::ZERO);
         }
-        let from = (self.time + exchange.write_data[after]).max(self.bus_free_at);
+        let from = (looked_at + exchange.write_data[after]).max(self.bus_free_at);
         let sectors = bytes / exchange.sector_bytes;
         self.bus_free_at = from + Nanos((sectors as f64 * exchange.write_sector_ns) as u64);
         (seek_at, from)
@@ -224,8 +226,8 @@ impl HddModel {
         if self.exchange.is_none() {
             return self.time + self.cached_overhead();
         }
-        self.stop_reading_ahead();
-        let (after, time) = (self.after(), self.time);
+        let time = self.time + self.stop_reading_ahead();
+        let after = self.after();
         let Some(exchange) = &mut self.exchange else { return time };
         let from = time + exchange.cached_write_data[after];
         exchange.cached_seek_at = from;
@@ -261,12 +263,16 @@ impl HddModel {
         }
     }
 
-    /// Another command takes the arm: the head stops where it is.
-    fn stop_reading_ahead(&mut self) {
+    /// Another command takes the arm: the head stops where it is. Says how much later the command is looked at.
+    fn stop_reading_ahead(&mut self) -> Nanos {
         self.read_ahead_until_now();
-        if let Work::Stream(stream) = &self.work {
-            self.arm_rests_since = stream.settled_at.min(self.time.max(stream.settled_at));
-            self.work = Work::Idle;
+        let Work::Stream(stream) = &self.work else { return Nanos::ZERO };
+        let is_under_way = !stream.is_over();
+        self.arm_rests_since = stream.settled_at.min(self.time.max(stream.settled_at));
+        self.work = Work::Idle;
+        match &self.exchange {
+            Some(exchange) if is_under_way => exchange.read_ahead_end,
+            _ => Nanos::ZERO,
         }
     }
 
@@ -278,6 +284,7 @@ impl HddModel {
         sectors: u64,
         job: &mut Job,
     ) -> Motion {
+        let turning_ns = self.turning_to_read_ns(!matches!(job, Job::Read { .. }));
         let Some(exchange) = &mut self.exchange else {
             return self.mechanics.transfer(self.arm, from, lbn, sectors, false);
         };
@@ -286,11 +293,13 @@ impl HddModel {
             Job::Read { pending, out_at, segment } => {
                 let mut passes = std::mem::take(&mut exchange.passes);
                 passes.clear();
-                let motion =
-                    self.mechanics.transfer_with(self.arm, from, extent, false, 0, |pass| {
-                        passes.push(pass);
-                        pass.ns
-                    });
+                let collect = |pass: Pass| {
+                    passes.push(pass);
+                    pass.ns
+                };
+                let motion = self
+                    .mechanics
+                    .transfer_with(self.arm, from, extent, false, turning_ns, collect);
                 let held = pending.sectors - sectors;
                 let data_from = pending.data_from.max(self.bus_free_at);
                 let out = exchange.read_out(&passes, data_from, held, pending.sectors);

@@ -18,6 +18,7 @@ fn exchange() -> ExchangeSpec {
         write_end_ms: 0.07,
         cached_write_data_ms: [0.15, 0.25],
         cached_write_end_ms: 0.02,
+        read_ahead_end_ms: 0.0,
     }
 }
 
@@ -139,4 +140,75 @@ fn sectors_that_passed_by_are_hits_where_the_drive_keeps_them() {
     profile.cache.keeps_passing_sectors = true;
     // All but those just under the head on arrival, or at the start of their track.
     assert!(hits(&profile) > 150, "{}", hits(&profile));
+}
+
+/// The drive with reading ahead of so many sectors.
+fn reads_ahead(sectors: u32) -> Profile {
+    let mut profile = drive(1000.0);
+    profile.cache.read_ahead_sectors = sectors;
+    profile.cache.segment_sectors = sectors;
+    profile.cache.segments = 2;
+    profile
+}
+
+fn hits(profile: &Profile, requests: &[MeasuredRequest]) -> u64 {
+    let mut disk = HddModel::new(profile, Box::new(Dataless), HddOptions::default()).unwrap();
+    replay(&mut disk, requests.iter().copied()).unwrap();
+    disk.stats().served.read_hits
+}
+
+#[test]
+fn a_command_that_ends_a_read_ahead_is_looked_at_later_and_one_that_finds_it_ended_is_not() {
+    let mut profile = reads_ahead(512);
+    let mut soon = request(false, 4000, 8);
+    soon.think = Nanos(200_000);
+    let late = request(false, 4000, 8);
+    let write = request(true, 4_000_000, 8);
+    let period_ms = profile.period_ns as f64 / 1e6;
+    let before = [soon, late].map(|first| times(&profile, &[first, write])[1]);
+    profile.command.exchange.as_mut().unwrap().read_ahead_end_ms = period_ms;
+    let after = [soon, late].map(|first| times(&profile, &[first, write])[1]);
+    // A revolution later the head is where it was.
+    assert!((after[0] - before[0] - period_ms).abs() < 0.001, "{before:?} {after:?}");
+    assert!((after[1] - before[1]).abs() < 0.001, "{before:?} {after:?}");
+}
+
+#[test]
+fn a_drive_may_read_ahead_only_of_what_goes_on() {
+    let mut profile = reads_ahead(512);
+    let at = |lbn| request(false, lbn, 8);
+    let single = [at(4000), at(4100)];
+    let going_on = [at(4000), at(4008), at(4100)];
+    assert_eq!((hits(&profile, &single), hits(&profile, &going_on)), (1, 2));
+    profile.cache.read_ahead_when_sequential = true;
+    assert_eq!((hits(&profile, &single), hits(&profile, &going_on)), (0, 1));
+}
+
+#[test]
+fn what_was_asked_for_is_given_up_to_reading_ahead_unless_the_drive_keeps_it() {
+    let mut profile = reads_ahead(256);
+    let again = [request(false, 4000, 8), request(false, 4000, 8)];
+    let ahead = [request(false, 4000, 8), request(false, 4240, 8)];
+    assert_eq!((hits(&profile, &again), hits(&profile, &ahead)), (0, 1));
+    profile.cache.read_ahead_keeps_requested = true;
+    assert_eq!((hits(&profile, &again), hits(&profile, &ahead)), (1, 1));
+}
+
+#[test]
+fn a_head_that_wrote_takes_its_time_before_it_reads_on_the_same_track() {
+    let mut profile = drive(1000.0);
+    let period_ms = profile.period_ns as f64 / 1e6;
+    let mut write = request(true, 4000, 8);
+    let mut earliest = [f64::MAX; 2];
+    for step in 0..400_u64 {
+        write.think = Nanos(10_000_000 + step * 50_000);
+        for (turn, earliest) in earliest.iter_mut().enumerate() {
+            profile.seek.read_after_write_ms = 0.9 * turn as f64;
+            let found = times(&profile, &[write, request(false, 4100, 8)])[1];
+            *earliest = earliest.min(found);
+        }
+    }
+    // Of all the places where the track may be, the luckiest is that much later.
+    let more = earliest[1] - earliest[0];
+    assert!((more - 0.9).abs() < 0.1, "{earliest:?}, a revolution takes {period_ms}");
 }

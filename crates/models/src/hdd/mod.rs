@@ -157,6 +157,10 @@ pub struct HddModel {
     exchange: Option<Exchange>,
     /// The last command completed was a write.
     last_was_write: bool,
+    /// The head wrote when it was on the medium last.
+    head_wrote: bool,
+    /// Block after the read that was served last.
+    last_read_end: u64,
     /// The arm has been at rest since.
     arm_rests_since: Nanos,
     caches_reads: bool,
@@ -237,6 +241,8 @@ impl HddModel {
             },
             exchange: Exchange::new(&profile),
             last_was_write: false,
+            head_wrote: false,
+            last_read_end: 0,
             arm_rests_since: Nanos::ZERO,
             caches_reads: options.read_cache.unwrap_or(true),
             keeps_content: store.keeps_content(),

@@ -124,7 +124,7 @@ impl HddModel {
             return true;
         }
         let Some(segment) = self.segments.covering(lbn, end) else { return false };
-        let limit = self.read_ahead_limit(segment, end);
+        let limit = self.read_ahead_limit(segment, lbn, end);
         match &mut self.work {
             Work::Stream(stream) if stream.segment == segment => {
                 if stream.is_over() && stream.limit < limit {
@@ -202,10 +202,14 @@ impl HddModel {
 
     pub(super) fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, mut job: Job) {
         let write = !matches!(job, Job::Read { .. });
-        let motion = match &self.exchange {
-            Some(_) => self.exchange_motion(from, lbn, sectors, &mut job),
-            None => self.mechanics.transfer(self.arm, from, lbn, sectors, write),
+        let motion = if self.exchange.is_some() {
+            self.exchange_motion(from, lbn, sectors, &mut job)
+        } else {
+            let least_ns = self.turning_to_read_ns(write);
+            let extent = (lbn, sectors);
+            self.mechanics.transfer_with(self.arm, from, extent, write, least_ns, |pass| pass.ns)
         };
+        self.head_wrote = write;
         self.stats.seeks += u64::from(motion.moved);
         self.stats.seek_ns += motion.seek_ns;
         self.stats.rotation_ns += motion.rotation_ns;
@@ -216,6 +220,15 @@ impl HddModel {
         // A stream may have read part of the request before this was decided.
         let ends_at = (motion.ends_at + late).max(self.time);
         self.work = Work::Busy { job, started_at: self.time, ends_at };
+    }
+
+    /// Least time until the head is ready: it may have written last and is to read.
+    pub(super) fn turning_to_read_ns(&self, write: bool) -> u64 {
+        if self.head_wrote && !write {
+            Nanos::from_millis_f64(self.profile.seek.read_after_write_ms).0
+        } else {
+            0
+        }
     }
 
     /// Now and then the head is not ready in time and the sector must come round again.
@@ -238,7 +251,7 @@ impl HddModel {
     fn end_read(&mut self, pending: Pending, segment: usize, out_at: Option<Nanos>) {
         let end = pending.end();
         self.segments.grow(segment, end);
-        let limit = self.read_ahead_limit(segment, end);
+        let limit = self.read_ahead_limit(segment, pending.lbn, end);
         if end < limit {
             self.resume_stream(segment, limit);
         }
@@ -253,12 +266,26 @@ impl HddModel {
         self.finish_at(at, pending.ticket, action);
     }
 
-    /// Block before which reading ahead after a read up to `end` stops.
-    fn read_ahead_limit(&self, segment: usize, end: u64) -> u64 {
+    /// Block before which reading ahead after the read of `lbn..end` stops.
+    fn read_ahead_limit(&mut self, segment: usize, lbn: u64, end: u64) -> u64 {
         let cache = &self.profile.cache;
-        if cache.read_ahead_sectors == 0 || !self.caches_reads {
+        let is_sequential = lbn == self.last_read_end;
+        self.last_read_end = end;
+        let waits = cache.read_ahead_when_sequential && !is_sequential;
+        if cache.read_ahead_sectors == 0 || !self.caches_reads || waits {
             return end;
         }
+        let limit = self.read_ahead_end(segment, end);
+        if self.profile.cache.read_ahead_keeps_requested {
+            let full = lbn + u64::from(self.profile.cache.segment_sectors);
+            return limit.min(full.max(end));
+        }
+        limit
+    }
+
+    /// The same by the drive's habit alone.
+    fn read_ahead_end(&self, segment: usize, end: u64) -> u64 {
+        let cache = &self.profile.cache;
         let most = (end + u64::from(cache.read_ahead_sectors)).min(self.profile.blocks);
         let geometry = self.mechanics.geometry();
         match cache.read_ahead_until {

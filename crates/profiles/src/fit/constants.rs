@@ -1,7 +1,7 @@
 //! A few overheads by coordinate descent: one after the other is moved while that brings the model
 //! nearer to the drive, in steps that get smaller.
 
-use super::{FitOptions, Fitted, FittedConstant, distance_ms, modelled};
+use super::{FitOptions, FittedConstant, Replays, distance_ms};
 use nearhead_models::Profile;
 use nearhead_models::measured::MeasuredRequest;
 
@@ -9,6 +9,8 @@ use nearhead_models::measured::MeasuredRequest;
 const SMALLEST: f64 = 1.0 / 40.0;
 /// Most passes over the constants at one step size.
 const PASSES_MAX: usize = 4;
+/// Most replays: each constant up and down in each pass at each of six step sizes.
+pub(super) const REPLAYS_MAX: usize = 1 + 6 * PASSES_MAX * KNOBS.len() * 2;
 
 /// A constant that can be moved.
 struct Knob {
@@ -120,26 +122,26 @@ fn shift(pair: &mut [f64; 2], ms: f64) {
 }
 
 pub(super) fn fit(
-    fitted: &mut Fitted,
+    profile: &mut Profile,
     requests: &[MeasuredRequest],
     options: FitOptions,
+    replays: &mut Replays,
 ) -> Result<(), String> {
-    let score = |profile: &Profile| -> Result<f64, String> {
-        Ok(distance_ms(requests, &modelled(profile, requests, options.setup)?, options.angles))
+    let mut score = |profile: &Profile| -> Result<f64, String> {
+        Ok(distance_ms(requests, &replays.of(profile, requests)?, options.angles))
     };
-    let start = fitted.profile.clone();
-    let mut best = score(&fitted.profile)?;
+    let mut best = score(profile)?;
     let mut scale = 1.0;
     while scale >= SMALLEST {
         for _ in 0..PASSES_MAX {
             let before = best;
             for knob in &KNOBS {
                 for step in [knob.step * scale, -knob.step * scale] {
-                    let mut moved = fitted.profile.clone();
+                    let mut moved = profile.clone();
                     (knob.add)(&mut moved, step);
                     let found = score(&moved)?;
                     if found < best {
-                        (best, fitted.profile) = (found, moved);
+                        (best, *profile) = (found, moved);
                         break;
                     }
                 }
@@ -150,11 +152,13 @@ pub(super) fn fit(
         }
         scale /= 2.0;
     }
-    for knob in &KNOBS {
-        let (before, after) = ((knob.get)(&start), (knob.get)(&fitted.profile));
-        if (before - after).abs() > 1e-9 {
-            fitted.constants.push(FittedConstant { name: knob.name.to_owned(), before, after });
-        }
-    }
     Ok(())
+}
+
+/// What differs between two profiles of what is fitted here.
+pub(super) fn changes(before: &Profile, after: &Profile) -> Vec<FittedConstant> {
+    let both = KNOBS.iter().map(|knob| (knob, (knob.get)(before), (knob.get)(after)));
+    both.filter(|(_, before, after)| (before - after).abs() > 1e-9)
+        .map(|(knob, before, after)| FittedConstant { name: knob.name.to_owned(), before, after })
+        .collect()
 }

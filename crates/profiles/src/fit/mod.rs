@@ -1,12 +1,14 @@
 //! Fitting global constants of a profile to a measured trace.
 //!
-//! What may be fitted are physical constants of the drive that a package states badly or not at all:
-//! the rotation period, angles of the rows of a layout, and a few overheads. Nothing is ever fitted
-//! to one request. The first half of a trace is fitted on; the second half, which the fit has not
-//! seen, says what the result is worth.
+//! What may be fitted are facts of the whole drive that a package states badly or not at all: the rotation period, angles of
+//! the rows of a layout, a few overheads, and what its memory does. Nothing is ever fitted to one request. The first half of a
+//! trace is fitted on; the second half, which the fit has not seen, says what the result is worth.
 
 mod angles;
 mod constants;
+mod memory;
+#[cfg(test)]
+mod secret_tests;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,8 @@ pub struct Fitted {
     pub profile: Profile,
     /// What was changed.
     pub constants: Vec<FittedConstant>,
+    /// How often the half that is fitted on was replayed: at most [`REPLAYS_MAX`] times, whatever is in it.
+    pub replays: usize,
 }
 
 /// What to fit.
@@ -42,9 +46,20 @@ pub struct FitOptions {
     pub angles: bool,
     /// Overheads, settling and transfer rates.
     pub overheads: bool,
+    /// What the drive's memory does: segments, reading ahead, buffering of writes, and what they cost.
+    pub cache: bool,
     /// How the drive was set up when it was measured.
     pub setup: HddOptions,
 }
+
+/// Times that memory and overheads are fitted, where both are: what is a hit shows better once a hit takes as long as it does.
+const ROUNDS: usize = 2;
+
+/// Most replays of one fit of memory and overheads.
+pub const REPLAYS_MAX: usize = ROUNDS * (memory::REPLAYS_MAX + constants::REPLAYS_MAX);
+
+/// Share of the requests that period and angles must tell better to be believed.
+const TOLD_BETTER: f64 = 0.05;
 
 /// Requests to fit on: the first half.
 pub fn fitting_half(requests: &[MeasuredRequest]) -> &[MeasuredRequest] {
@@ -61,15 +76,67 @@ pub fn fit(
     if half.len() < 100 {
         return Err(format!("expected at least 200 requests to fit on, found {}", requests.len()));
     }
-    let mut fitted = Fitted { profile: profile.clone(), constants: Vec::new() };
+    let mut fitted = Fitted { profile: profile.clone(), constants: Vec::new(), replays: 0 };
+    let mut replays = Replays { setup: options.setup, count: 0 };
     if options.angles {
         angles::fit(&mut fitted, half)?;
     }
+    let start = fitted.profile.clone();
+    let both = options.cache && options.overheads;
+    for _ in 0..if both { ROUNDS } else { 1 } {
+        if options.cache {
+            memory::fit(&mut fitted.profile, half, options, &mut replays)?;
+        }
+        if options.overheads {
+            constants::fit(&mut fitted.profile, half, options, &mut replays)?;
+        }
+    }
     if options.overheads {
-        constants::fit(&mut fitted, half, options)?;
+        fitted.constants.extend(constants::changes(&start, &fitted.profile));
+    }
+    if options.cache {
+        let known = fitted.constants.clone();
+        let is_new = |found: &FittedConstant| !known.iter().any(|known| known.name == found.name);
+        let changes = memory::changes(&start, &fitted.profile);
+        fitted.constants.extend(changes.into_iter().filter(is_new));
     }
     fitted.profile.validate()?;
+    fitted.replays = replays.count;
     Ok(fitted)
+}
+
+/// Fits everything: memory and overheads always, period and angles where requests are told better by them, which
+/// a trace without the phase of the rotation never shows.
+pub fn fit_all(
+    profile: &Profile,
+    requests: &[MeasuredRequest],
+    setup: HddOptions,
+) -> Result<Fitted, String> {
+    let half = fitting_half(requests);
+    let told = |profile: &Profile| {
+        Ok::<f64, String>(Comparison::of(&modelled(profile, half, setup)?).within_300_us)
+    };
+    let turned = FitOptions { angles: true, setup, ..FitOptions::default() };
+    let turned = fit(profile, requests, turned)?.profile;
+    let angles = told(&turned)? > told(profile)? + TOLD_BETTER;
+    fit(profile, requests, FitOptions { angles, overheads: true, cache: true, setup })
+}
+
+/// Replays, counted.
+struct Replays {
+    setup: HddOptions,
+    count: usize,
+}
+
+impl Replays {
+    fn of(
+        &mut self,
+        profile: &Profile,
+        requests: &[MeasuredRequest],
+    ) -> Result<Vec<(f64, f64)>, String> {
+        self.count += 1;
+        modelled(profile, requests, self.setup)
+    }
 }
 
 /// Pairs of measured and modelled response times of `requests`.

@@ -6,7 +6,7 @@
 
 use super::files::Folder;
 use super::syntax::{Content, Section, Sections};
-use super::{ImportError, Notes};
+use super::{ImportError, Notes, overheads};
 use nearhead_models::{
     CacheSpec, CommandSpec, ExchangeSpec, InterfaceSpec, QueuePolicy, QueueSpec, ReadAhead,
 };
@@ -111,7 +111,7 @@ pub(super) fn read(
     };
     notes.sources.insert("command", format!("{}: overheads, in ms.", disk.place));
     notes.sources.insert("cache", format!("{}: buffer segments.", disk.place));
-    let exchange = exchange(disk)?;
+    let exchange = exchange(disk, notes)?;
     let interface = interface(sections, disk, notes)?;
     Ok(Electronics {
         command: CommandSpec {
@@ -139,6 +139,8 @@ fn bare() -> Electronics {
             segment_sectors: 1,
             read_ahead_sectors: 0,
             read_ahead_until: ReadAhead::Sectors,
+            read_ahead_keeps_requested: false,
+            read_ahead_when_sequential: false,
             joins_read_ahead: true,
             keeps_passing_sectors: false,
             written_segments: 0,
@@ -165,30 +167,42 @@ fn pair(disk: &Section, key: &str) -> Result<[f64; 2], ImportError> {
     ])
 }
 
-fn exchange(disk: &Section) -> Result<ExchangeSpec, ImportError> {
+fn exchange(disk: &Section, notes: &mut Notes) -> Result<ExchangeSpec, ImportError> {
     let scale = disk.number_or("Time scale for overheads", 1.0)?;
     let each = disk.number_or("Per-request overhead time", 0.0)?;
     let ms = |key: &str| Ok::<f64, ImportError>(disk.number_or(key, 0.0)? * scale);
     let plus = |pair: [f64; 2], more: f64| pair.map(|ms| (ms + each) * scale + more);
     let ready = ms("Data preparation overhead")?;
     let reselect = ms("First reselect overhead")?;
-    let write_miss = pair(disk, "Write miss over.")?;
-    let (write_seek_ms, write_data_ms, write_reselect) =
-        if disk.whole_or("Extra write disconnect", 0)? == 1 {
-            let command = disk.number_or("Extradisc command overhead", 0.0)?;
-            let released = command
-                + disk.number_or("Extradisc disconnect overhead", 0.0)?
-                + disk.number_or("Extradisc inter-disconnect delay", 0.0)?;
-            let seek = command + disk.number_or("Extradisc seek delta", 0.0)?;
-            let data = plus([released; 2], reselect + ready);
-            (plus([seek; 2], 0.0), data, ms("Other reselect overhead")?)
-        } else {
-            (plus(write_miss, 0.0), plus(write_miss, ready), reselect)
-        };
+    let mut read_miss = pair(disk, "Read miss over.")?;
+    let mut write_miss = pair(disk, "Write miss over.")?;
+    let mut read_hit = overheads::hits(pair(disk, "Read hit over.")?, &disk.place, notes);
+    let mut write_hit = pair(disk, "Write hit over.")?;
+    let releases_twice = disk.whole_or("Extra write disconnect", 0)? == 1;
+    // Only what the drive makes use of can be seen to be wrong.
+    if disk.whole_or("Fast write level", 0)? > 0 {
+        let names = ["Read hit over.", "Write hit over."];
+        (read_hit, write_hit) = overheads::agreed(names, read_hit, write_hit, &disk.place, notes);
+    } else if !releases_twice {
+        let names = ["Read miss over.", "Write miss over."];
+        (read_miss, write_miss) =
+            overheads::agreed(names, read_miss, write_miss, &disk.place, notes);
+    }
+    let (write_seek_ms, write_data_ms, write_reselect) = if releases_twice {
+        let command = disk.number_or("Extradisc command overhead", 0.0)?;
+        let released = command
+            + disk.number_or("Extradisc disconnect overhead", 0.0)?
+            + disk.number_or("Extradisc inter-disconnect delay", 0.0)?;
+        let seek = command + disk.number_or("Extradisc seek delta", 0.0)?;
+        let data = plus([released; 2], reselect + ready);
+        (plus([seek; 2], 0.0), data, ms("Other reselect overhead")?)
+    } else {
+        (plus(write_miss, 0.0), plus(write_miss, ready), reselect)
+    };
     let write_end = ms("Write completion overhead")?;
     let spec = ExchangeSpec {
-        read_seek_ms: plus(pair(disk, "Read miss over.")?, 0.0),
-        read_hit_ms: plus(pair(disk, "Read hit over.")?, ready),
+        read_seek_ms: plus(read_miss, 0.0),
+        read_hit_ms: plus(read_hit, ready),
         read_reconnect_ms: reselect + ready,
         read_enough: disk.number_or("High (read) water mark", 0.0)?.clamp(0.0, 1.0),
         read_keeps_interface: disk.whole_or("Hold bus entire read xfer", 0)? == 1,
@@ -197,8 +211,9 @@ fn exchange(disk: &Section) -> Result<ExchangeSpec, ImportError> {
         write_data_ms,
         write_seek_least_ms: ms("Minimum seek delay")?,
         write_end_ms: write_reselect + write_end,
-        cached_write_data_ms: plus(pair(disk, "Write hit over.")?, ready),
+        cached_write_data_ms: plus(write_hit, ready),
         cached_write_end_ms: write_end,
+        read_ahead_end_ms: 0.0,
     };
     spec.check().map_err(|problem| ImportError::new(&disk.place, problem))?;
     Ok(spec)
@@ -239,6 +254,9 @@ fn interface(
     })
 }
 
+/// Whether what is read ahead may take the place of what was asked for.
+const OVER: &str = "Read-ahead over requested";
+
 fn cache(disk: &Section, notes: &mut Notes) -> Result<CacheSpec, ImportError> {
     let on = |key: &str| Ok::<bool, ImportError>(disk.whole_or(key, 0)? > 0);
     let segments = disk.whole_or("Number of buffer segments", 1)?.clamp(1, 4096);
@@ -270,6 +288,10 @@ fn cache(disk: &Section, notes: &mut Notes) -> Result<CacheSpec, ImportError> {
         segment_sectors: if caching { sectors as u32 } else { 1 },
         read_ahead_sectors: if caching { ahead as u32 } else { 0 },
         read_ahead_until: until,
+        read_ahead_keeps_requested: until == ReadAhead::Sectors
+            && disk.get(OVER).is_some()
+            && disk.number(OVER)? == 0.0,
+        read_ahead_when_sequential: false,
         joins_read_ahead: on("Allow almost read hits")?,
         keeps_passing_sectors: caching && on("Read any free blocks")?,
         written_segments: if keeps { writes as u16 } else { 0 },

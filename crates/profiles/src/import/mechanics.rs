@@ -57,6 +57,7 @@ pub(super) fn read(
             write_points_ms,
             write_settle_ms: write_settle(section, notes)?,
             settles_between_tracks: true,
+            read_after_write_ms: 0.0,
             head_switch_ms: section.number_or("Head switch time", 0.0)?,
             late_share: 0.0,
         },

@@ -386,3 +386,62 @@ fn broken_packages_are_refused_and_never_crash() {
         }
     }
 }
+
+#[test]
+fn what_overheads_contradict_each_other_in_is_told_and_replaced() {
+    let wrong = SPECS
+        .replace("Write hit over. after write = 0.7", "Write hit over. after write = 0.1")
+        .replace("Read hit over. after read = 0.2", "Read hit over. after read = 0.0");
+    let files = [
+        ("tiny.parv", PARV),
+        ("tiny.diskspecs", &wrong),
+        ("tiny.model", MODEL),
+        ("tiny.seek", SEEKS),
+    ];
+    let imported = Package::new(&files).import("tiny").unwrap();
+    let told = imported.warnings.join("\n");
+    assert!(told.contains("0.3 ms is taken for both"), "{told}");
+    assert!(told.contains("no write to take less than a read after the same command"), "{told}");
+    let exchange = imported.profile.command.exchange.unwrap();
+    assert!((exchange.read_hit_ms[0] - 0.31).abs() < 1e-9, "{exchange:?}");
+    assert!((exchange.cached_write_data_ms[1] - 0.61).abs() < 1e-9, "{exchange:?}");
+}
+
+#[test]
+fn a_drive_that_answers_writes_early_turns_to_reading_as_it_seeks() {
+    let with = |specs: &str| {
+        let files = [
+            ("tiny.parv", PARV),
+            ("tiny.diskspecs", specs),
+            ("tiny.model", MODEL),
+            ("tiny.seek", SEEKS),
+        ];
+        Package::new(&files).import("tiny").unwrap().profile.seek.read_after_write_ms
+    };
+    assert!((with(SPECS) - 1.0).abs() < 1e-9, "the shortest seek");
+    let off = SPECS.replace("Fast write level = 2", "Fast write level = 0");
+    let on_arrival =
+        SPECS.replace("Fast write level = 2", "Fast write level = 2, Immediate buffer read = 1");
+    assert!(with(&off).abs() < 1e-9 && with(&on_arrival).abs() < 1e-9);
+}
+
+#[test]
+fn whether_reading_ahead_keeps_what_was_asked_for_is_read() {
+    let with = |over: &str| {
+        let specs = SPECS
+            .replace("Buffer continuous read = 4", &format!("Buffer continuous read = 3{over}"));
+        let files = [
+            ("tiny.parv", PARV),
+            ("tiny.diskspecs", &specs),
+            ("tiny.model", MODEL),
+            ("tiny.seek", SEEKS),
+        ];
+        Package::new(&files).import("tiny").unwrap().profile.cache.read_ahead_keeps_requested
+    };
+    assert!(with(", Read-ahead over requested = 0"));
+    assert!(
+        !with(", Read-ahead over requested = 1")
+            && !with(", Read-ahead over requested = -1")
+            && !with("")
+    );
+}

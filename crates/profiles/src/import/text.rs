@@ -205,6 +205,7 @@ impl Text<'_> {
         }
         self.float("write_settle_ms", seek.write_settle_ms);
         self.field("settles_between_tracks", seek.settles_between_tracks);
+        self.float("read_after_write_ms", seek.read_after_write_ms);
         self.float("head_switch_ms", seek.head_switch_ms);
         self.float("late_share", seek.late_share);
     }
@@ -237,6 +238,7 @@ impl Text<'_> {
         self.float("write_seek_least_ms", exchange.write_seek_least_ms);
         self.float("write_end_ms", exchange.write_end_ms);
         self.float("cached_write_end_ms", exchange.cached_write_end_ms);
+        self.float("read_ahead_end_ms", exchange.read_ahead_end_ms);
     }
 
     fn cache(&mut self, profile: &Profile) {
@@ -248,6 +250,8 @@ impl Text<'_> {
         if cache.read_ahead_until != ReadAhead::Sectors {
             self.named("read_ahead_until", cache.read_ahead_until);
         }
+        self.field("read_ahead_keeps_requested", cache.read_ahead_keeps_requested);
+        self.field("read_ahead_when_sequential", cache.read_ahead_when_sequential);
         self.field("joins_read_ahead", cache.joins_read_ahead);
         self.field("keeps_passing_sectors", cache.keeps_passing_sectors);
         self.field("written_segments", cache.written_segments);
