@@ -85,6 +85,8 @@ def test_a_volume_on_several_devices_is_an_experiment_like_any_other():
     assert "device" not in nearhead.Experiment("st3146855fc", "mlb", points, duration_s=1, record=True).run().head_path()
     chain = nearhead.Disk.devices("st3146855fc", data=["st3146855fc"] * 2)
     assert nearhead.Experiment(chain, "gecko", points, duration_s=5).run().ablation["response_s"] > 0
+    with pytest.raises(nearhead.Error, match="name them one by one"):
+        nearhead.Disk.devices("st41601n", data=[chain])
     for disk, preset, expected in [
         (behind, None, "expected one disk"),
         (behind, "mlb", "expected no data devices"),

@@ -35,7 +35,7 @@ pub struct Visits {
 impl Visits {
     /// Those of several devices, in order of completion.
     pub fn together(devices: &[Self]) -> Self {
-        let mut all = Self { device: Some(Vec::new()), ..Self::default() };
+        let (mut all, mut of) = (Self::default(), Vec::new());
         let mut places = Vec::new();
         for (device, visits) in (0_u8..).zip(devices) {
             all.left_out += visits.left_out;
@@ -54,9 +54,9 @@ impl Visits {
             all.len_bytes.push(from.len_bytes[place]);
             all.write.push(from.write[place]);
             all.class.push(from.class[place]);
-            all.device.get_or_insert_default().push(device);
+            of.push(device);
         }
-        all
+        Self { device: Some(of), ..all }
     }
 
     fn push(&mut self, begun: Begun, now: Nanos) {

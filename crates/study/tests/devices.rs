@@ -21,7 +21,10 @@ fn on(disk: &str, preset: Option<&str>) -> Result<Outcome, StudyError> {
     });
     let experiment = Experiment {
         disk: Disks::parse(disk).map_err(StudyError::Failed)?,
-        preset: preset.and_then(|name| NamedPreset::by_name(name).ok()),
+        preset: preset
+            .map(NamedPreset::by_name)
+            .transpose()
+            .map_err(|error| StudyError::Failed(error.to_string()))?,
         choices: VolumeChoices::default(),
         policies: None,
         answers: None,
@@ -68,8 +71,8 @@ fn further_log_disks_are_told_of_and_a_chain_is_as_large_as_its_links() {
 fn devices_that_do_not_fit_are_refused() {
     for (disk, preset, expected) in [
         ("st3146855fc;data=st3146855fc", None, "expected one disk"),
-        ("st41601n", Some("trail"), "data device"),
-        ("st3146855fc;data=st3146855fc", Some("mlb"), "data"),
+        ("st41601n", Some("trail"), "name the data devices"),
+        ("st3146855fc;data=st3146855fc", Some("mlb"), "expected no data devices"),
         ("st3146855fc;log=st3146855fc", Some("trail"), "expected a data device"),
     ] {
         let error = on(disk, preset).err().map(|error| error.to_string()).unwrap_or_default();

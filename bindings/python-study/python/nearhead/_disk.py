@@ -134,7 +134,10 @@ class Disk:
 
 
 def _name(disk: Union[str, Disk]) -> str:
-    return disk.name if isinstance(disk, Disk) else disk
+    name = disk.name if isinstance(disk, Disk) else disk
+    if ";" in name:
+        raise _native.Error(f"disk {name!r}: expected one disk or an array as a part of others, found several devices; name them one by one")
+    return name
 
 
 def _members(members: Sequence[Union[str, Disk]]) -> str:

@@ -87,6 +87,12 @@ struct Report {
 pub fn run(args: &ReplayArgs) -> Result<(), String> {
     let presets = presets(&args.preset)?;
     let mut disks = Disks::parse(&args.disk).map_err(told)?;
+    if args.report.is_some() && disks.are_several() {
+        return Err(
+            "replay --report: expected one disk, which the charts show as it is beside volumes, found several devices; leave --report out"
+                .to_owned(),
+        );
+    }
     let options = trace_options(args)?;
     // As it is in the trace: no disk is known yet that it is to fit.
     let as_traced = TraceOptions { address: AddressOptions::default(), ..options.clone() };

@@ -44,6 +44,10 @@ const SWITCH: &[f64] = &[0.0, 1.0];
 const MORE_MS: &[f64] =
     &[-2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
 
+/// Where reading ahead may end, by the numbers that the choice of it has.
+const UNTIL: [ReadAhead; 4] =
+    [ReadAhead::Sectors, ReadAhead::Track, ReadAhead::Cylinder, ReadAhead::NextTrack];
+
 const CHOICES: [Choice; 19] = [
     Choice {
         name: "cache.read_ahead_when_sequential",
@@ -63,12 +67,13 @@ const CHOICES: [Choice; 19] = [
         name: "cache.read_ahead_until (0 sectors, 1 track, 2 cylinder, 3 next track)",
         tried: &[0.0, 1.0, 2.0, 3.0],
         is_time: false,
-        get: |profile| Some(f64::from(profile.cache.read_ahead_until as u8)),
+        get: |profile| {
+            let place = UNTIL.iter().position(|until| *until == profile.cache.read_ahead_until);
+            place.map(|place| place as f64)
+        },
         set: |profile, value| {
-            let all =
-                [ReadAhead::Sectors, ReadAhead::Track, ReadAhead::Cylinder, ReadAhead::NextTrack];
             let cache = &mut profile.cache;
-            cache.read_ahead_until = all[(value as usize).min(all.len() - 1)];
+            cache.read_ahead_until = UNTIL[(value as usize).min(UNTIL.len() - 1)];
             if cache.read_ahead_until != ReadAhead::Sectors {
                 cache.read_ahead_sectors = cache.segment_sectors;
             }
