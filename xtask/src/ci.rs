@@ -1,15 +1,17 @@
 //! The whole test run, the same for everybody: what `make test` and the CI script run.
 //!
 //! Every step runs even if an earlier one failed, so that one run tells everything; the summary at
-//! the end names each step, each skipped test with its reason, and the counts. Nothing is timed as
-//! a test; durations are printed for people.
+//! the end names each step, where the time went (`times.rs`), each skipped test with its reason, and
+//! the counts. No duration fails the run.
 
 mod programs;
+mod times;
 
 use crate::protocol;
 use crate::simulate;
 use crate::test_output::TestOutput;
 use crate::tidy;
+use programs::Times;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,6 +31,7 @@ struct Step {
 pub(crate) fn run(root: &Path) -> bool {
     let started = Instant::now();
     let mut tests = TestOutput::default();
+    let mut times = Times::default();
     let mut steps = vec![
         step("format", || cargo(root, &["fmt", "--all", "--", "--check"])),
         step("tidy", || tidy::report_workspace(root)),
@@ -42,10 +45,10 @@ pub(crate) fn run(root: &Path) -> bool {
     } else {
         println!("== deny: not run, cargo-deny is not installed (see `make deny`)");
     }
-    steps.push(step("tests", || run_tests(root, &mut tests)));
+    steps.push(step("tests", || run_tests(root, &mut tests, &mut times)));
     steps.push(step("protocol", || protocol::run(root, &[])));
     steps.push(step("simulate", || simulate::repeated(root)));
-    print_summary(&steps, &tests, started.elapsed());
+    print_summary(&steps, &tests, &times, started.elapsed());
     steps.iter().all(|step| step.succeeded)
 }
 
@@ -85,9 +88,10 @@ fn is_installed(root: &Path, subcommand: &str) -> bool {
 }
 
 /// Runs every test of the workspace and reads along; true if tests ran and none failed.
-fn run_tests(root: &Path, output: &mut TestOutput) -> bool {
-    if !programs::run(root, output) {
-        output.end_with_failure();
+fn run_tests(root: &Path, output: &mut TestOutput, times: &mut Times) -> bool {
+    match programs::run(root, output) {
+        Some(of_programs) => *times = of_programs,
+        None => output.end_with_failure(),
     }
     let in_documents = ["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"];
     read_along(cargo_command(root, &in_documents), output);
@@ -116,7 +120,11 @@ fn read_along(mut command: Command, output: &mut TestOutput) {
     }
 }
 
-fn print_summary(steps: &[Step], tests: &TestOutput, took: Duration) {
+fn print_summary(steps: &[Step], tests: &TestOutput, times: &Times, took: Duration) {
+    println!("== where the time of the tests went");
+    for line in times::lines(times, tests) {
+        println!("{line}");
+    }
     println!("== summary");
     for Step { name, succeeded, took } in steps {
         let word = if *succeeded { "ok" } else { "FAILED" };

@@ -1,10 +1,12 @@
 //! Reads what `cargo test -- --show-output` prints, line by line.
 //!
-//! Two things get lost in the output of many test programs: how many tests there were in all, and
-//! which of them found nothing to test (a tool or data set is missing) and said `skipped: <why>`.
-//! This keeps both, and drops whatever else passing tests print.
+//! Three things get lost in the output of many test programs: how many tests there were in all,
+//! which of them found nothing to test (a tool or data set is missing) and said `skipped: <why>`,
+//! and how long each took. This keeps them, and drops everything else that passing tests print.
 
-/// What the tests said so far.
+use std::time::Duration;
+
+/// Counts, skipped tests and durations of the tests read so far.
 #[derive(Debug, Default)]
 pub(crate) struct TestOutput {
     passed: usize,
@@ -12,6 +14,8 @@ pub(crate) struct TestOutput {
     ignored: usize,
     /// Name and reason of each test that said it was skipped.
     skipped: Vec<(String, String)>,
+    /// Name and duration of each test whose line has one.
+    took: Vec<(String, Duration)>,
     section: Section,
 }
 
@@ -40,7 +44,10 @@ impl TestOutput {
                 *section = Section::Successes { test: String::new() };
                 false
             }
-            (Section::Results, _) => true,
+            (Section::Results, line) => {
+                self.took.extend(duration_of_test(line));
+                true
+            }
             (section @ Section::Successes { .. }, "failures:") => {
                 *section = Section::Results;
                 true
@@ -68,6 +75,22 @@ impl TestOutput {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.skipped.extend(other.skipped);
+        self.took.extend(other.took);
+    }
+
+    /// Puts `program` before the name of each test that has a duration.
+    pub(crate) fn name_program(&mut self, program: &str) {
+        for (test, _) in &mut self.took {
+            *test = format!("{program}: {test}");
+        }
+    }
+
+    /// The tests that took longest, the longest first; at most `count`.
+    pub(crate) fn longest(&self, count: usize) -> Vec<&(String, Duration)> {
+        let mut tests: Vec<_> = self.took.iter().collect();
+        tests.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
+        tests.truncate(count);
+        tests
     }
 
     /// Takes the run as failed although no test said so: a test program that did not compile or
@@ -107,6 +130,13 @@ impl TestOutput {
             }
         }
     }
+}
+
+/// Name and duration in `test name ... ok <1.234s>`.
+fn duration_of_test(line: &str) -> Option<(String, Duration)> {
+    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let seconds = result.split_once('<')?.1.strip_suffix("s>")?.parse().ok()?;
+    Some((name.to_owned(), Duration::try_from_secs_f64(seconds).ok()?))
 }
 
 /// The name in `---- name stdout ----`.
@@ -151,6 +181,20 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(output.skipped(), [expected]);
         assert!(!shown.contains("looking around"), "{shown}");
         assert!(shown.contains("test numbers_add_up ... ok"), "{shown}");
+    }
+
+    #[test]
+    fn the_longest_tests_are_named_with_their_program() {
+        let (mut output, _) = read(
+            "test quick ... ok <0.250s>\ntest slow ... FAILED <12.500s>\ntest untimed ... ok\n\
+             test odd ... ok <-1s>\ntest none ... ignored",
+        );
+        output.name_program("laws");
+        let expected = [("laws: slow", 12_500), ("laws: quick", 250)];
+        let longest = output.longest(9).into_iter();
+        let longest: Vec<_> = longest.map(|(name, took)| (&**name, took.as_millis())).collect();
+        assert_eq!(longest, expected);
+        assert_eq!(output.longest(1).len(), 1);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Programs that run at once, on any machine: each has threads for all cores already.
 const AT_ONCE: usize = 2;
@@ -30,25 +31,55 @@ struct Program {
     executable: PathBuf,
 }
 
-/// Builds and runs all of them, and reads along; false if they cannot be built.
-pub(super) fn run(root: &Path, output: &mut TestOutput) -> bool {
-    let Some(programs) = build(root) else { return false };
+/// Durations of the test programs.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// The build of all of them.
+    pub(super) build: Duration,
+    /// From the start of the first program to the end of the last.
+    pub(super) run: Duration,
+    /// Each program, in the order in which they ended.
+    pub(super) programs: Vec<ProgramTime>,
+}
+
+/// Duration of a test program.
+#[derive(Debug)]
+pub(super) struct ProgramTime {
+    /// Package and target: `nearhead-volume --test laws`.
+    pub(super) name: String,
+    pub(super) took: Duration,
+    /// Its end, from the start of the first program.
+    pub(super) ended: Duration,
+}
+
+/// Builds and runs all of them, and reads along; None if they cannot be built.
+pub(super) fn run(root: &Path, output: &mut TestOutput) -> Option<Times> {
+    let begun = Instant::now();
+    let programs = build(root)?;
+    let mut times = Times { build: begun.elapsed(), ..Times::default() };
+    let begun = Instant::now();
     let waiting = Mutex::new(VecDeque::from(programs));
-    let total = Mutex::new(output);
+    let total = Mutex::new((output, &mut times.programs));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(program) = next() {
-                    let (own, shown) = program.run();
+                    let started = Instant::now();
+                    let (mut own, shown) = program.run();
+                    let name = format!("{} {}", program.package, program.target.join(" "));
+                    own.name_program(&name);
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     println!("{shown}");
-                    total.add(own);
+                    total.0.add(own);
+                    let (took, ended) = (started.elapsed(), begun.elapsed());
+                    total.1.push(ProgramTime { name, took, ended });
                 }
             });
         }
     });
-    true
+    times.run = begun.elapsed();
+    Some(times)
 }
 
 /// Builds them as `cargo test` does, those that take longest first.
@@ -94,7 +125,9 @@ impl Program {
         let name = format!("cargo test --package {} {}", self.package, self.target.join(" "));
         let mut shown = vec![format!("     {name}")];
         let mut command = Command::new(&self.executable);
-        command.arg("--show-output").current_dir(&self.folder);
+        command.args(["--show-output", "-Z", "unstable-options", "--report-time"]);
+        // libtest measures each test, but takes that flag only so from a stable compiler.
+        command.env("RUSTC_BOOTSTRAP", "1").current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         let mut child = match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
