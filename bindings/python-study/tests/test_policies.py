@@ -179,7 +179,7 @@ def test_an_admission_is_shown_who_waits_and_what_is_on_the_disk(disk):
                 self.sizes.add(command.len_bytes)
             parts = [outstanding.commands(priority) for priority in ("durable", "foreground", "bulk", "background")]
             assert sum(parts) == outstanding.commands() and outstanding.len_bytes() >= outstanding.len_bytes("bulk")
-            assert outstanding.pace in ("polite", "steady", "alone", "urgent") and command.waited_ns >= 0
+            assert outstanding.pace in ("polite", "steady", "alone", "urgent") and 0 <= command.waited_ns <= outstanding.issued_ago_ns
             assert outstanding.foreground_waiting >= 0 and outstanding.foreground_waited_ns >= 0 and outstanding.beside_durable_bytes >= 0
             return super().admits(command, outstanding)
 

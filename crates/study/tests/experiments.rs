@@ -116,6 +116,18 @@ fn the_same_experiment_has_the_same_digest_and_recording_changes_nothing() {
     }
 }
 
+/// The order of the arm is for the next record: without durable writes the drive's own order is better.
+#[test]
+fn queued_reads_alone_are_nearly_as_fast_as_without_logs() {
+    let reads = RandomLoad { reads: 1.0, outstanding_max: 8, ..random_load(&random(1500)) };
+    let took_s = |preset| {
+        let loads = vec![Load::Random(reads)];
+        run(&experiment("constellation-es3-1tb,cache=off", Some(preset), loads)).simulated_s
+    };
+    let (in_place, nearhead) = (took_s("nolog"), took_s("nearhead"));
+    assert!(nearhead < 1.08 * in_place, "{nearhead:.2} s, in place {in_place:.2} s");
+}
+
 fn random_load(load: &Load) -> RandomLoad {
     let Load::Random(load) = load else { panic!("{load:?}") };
     *load

@@ -159,7 +159,7 @@ class Command:
         """Its length; of several that leave together that of a piece."""
     @property
     def waited_ns(self) -> int:
-        """For how long."""
+        """Time for which it has given way: since it was issued, with a durable command on the disk or a record waiting."""
 
 class Outstanding:
     """What is on the disk."""
@@ -182,7 +182,10 @@ class Outstanding:
         """Foreground commands that wait for their turn."""
     @property
     def foreground_waited_ns(self) -> int:
-        """How long the first of them has."""
+        """Time for which the first of them has waited."""
+    @property
+    def issued_ago_ns(self) -> int:
+        """Time since the command that asks was issued."""
 
 class Move:
     """The content of a log that goes to another one."""

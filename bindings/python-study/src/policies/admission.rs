@@ -19,7 +19,7 @@ pub(crate) struct Command {
     priority: &'static str,
     /// Its length; of several that leave together that of a piece.
     len_bytes: u64,
-    /// For how long.
+    /// Time for which it has given way: since it was issued, with a durable command on the disk or a record waiting.
     waited_ns: u64,
 }
 
@@ -86,10 +86,16 @@ impl Outstanding {
         self.of.foreground_waiting
     }
 
-    /// How long the first of them has.
+    /// Time for which the first of them has waited.
     #[getter]
     fn foreground_waited_ns(&self) -> u64 {
         self.of.foreground_waited.0
+    }
+
+    /// Time since the command that asks was issued.
+    #[getter]
+    fn issued_ago_ns(&self) -> u64 {
+        self.of.issued_ago.0
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Outstanding {
     pub bytes: [u64; 4],
     /// How much background work matters now.
     pub pace: Pace,
-    /// It is known where the tracks of all drives are, and what follows from it holds.
+    /// It is known where the tracks of all drives are, what follows from it holds, and a durable command is there or left within
+    /// the last second: without one nothing is gained by another order than the drive's own.
     pub is_drive_known: bool,
     /// A record waits until nothing is on the disk.
     pub record_waits: bool,
@@ -38,6 +39,8 @@ pub struct Outstanding {
     pub foreground_waiting: u32,
     /// How long the one that came first of them has waited.
     pub foreground_waited: Nanos,
+    /// Time since the command that asks was issued, whatever it waited for.
+    pub issued_ago: Nanos,
 }
 
 /// How much background work (checkpoint and swap) matters.
@@ -82,8 +85,9 @@ impl Outstanding {
 
 /// The policy question *who goes first?* (WAL contention, section on priority).
 pub trait Admission: Debug + Send {
-    /// Whether a command of `class` with `bytes` of data, which has `waited` so long, may go to the disk now. Asked again after
-    /// each completion: one that may not go although nothing is on the disk would wait forever.
+    /// Whether a command of `class` with `bytes` of data may go to the disk now. `waited` is how long it has given way to durable
+    /// writes: the time since it was issued in which a durable command was on the disk or a record waited. Asked again after each
+    /// completion: a command that may not go although the disk is idle would wait forever.
     fn admits(&self, class: Class, bytes: u64, waited: Nanos, outstanding: &Outstanding) -> bool;
 
     /// Whether of the foreground commands that wait the one leaves first that a known drive can begin with soonest; so many times what

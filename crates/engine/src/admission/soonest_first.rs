@@ -48,9 +48,10 @@ impl Admission for SoonestFirst {
             return passes;
         }
         // Else bulk would leave between each two of them, and take the arm to where it goes on and back.
-        let is_behind =
-            outstanding.foreground_waiting > 0 && outstanding.foreground_waited > waited;
-        let waits = class == Class::Bulk && is_behind && waited < self.others.bulk_wait_max;
+        let is_behind = outstanding.foreground_waiting > 0
+            && outstanding.foreground_waited > outstanding.issued_ago;
+        let is_early = outstanding.issued_ago < self.others.bulk_wait_max;
+        let waits = class == Class::Bulk && is_behind && is_early;
         !waits && others()
     }
 
@@ -106,8 +107,11 @@ mod tests {
         outstanding.add(Class::Foreground, 4096);
         outstanding.foreground_waiting = 2;
         outstanding.foreground_waited = Nanos::from_millis(60);
-        let admits = |class, waited_ms, outstanding: &Outstanding| {
-            POLICY.admits(class, 128 << 10, Nanos::from_millis(waited_ms), outstanding)
+        let admits = |class, issued_ago_ms, outstanding: &Outstanding| {
+            let issued_ago = Nanos::from_millis(issued_ago_ms);
+            let outstanding = Outstanding { issued_ago, ..*outstanding };
+            // Time behind small ones is not time that it gave way to durable writes.
+            POLICY.admits(class, 128 << 10, Nanos::ZERO, &outstanding)
         };
         assert!(!admits(Class::Bulk, 49, &outstanding));
         assert!(admits(Class::Bulk, 50, &outstanding));

@@ -1,13 +1,15 @@
 //! Commands on their way to one disk: who asked, in which order they leave, what is outstanding.
 //!
 //! Keeps true: never more outstanding than the disk's queue takes, classes leave in the order the
-//! admission policy allows, commands of one class in the order they were issued, and every
-//! completion finds its purpose exactly once.
+//! admission policy allows, commands of one class in the order they were issued unless the policy
+//! picks by the arm, bulk never passes a record that waits or is on the disk before it gave way for
+//! as long as the policy asks, and every completion finds its purpose exactly once.
 
 pub(crate) use super::purpose::Purpose;
 use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk::drive::{Drive, Moved};
 use crate::disk::drives::{Done, Drives};
+use crate::disk::durable_clock::DurableClock;
 use crate::disk::head::Head;
 pub(crate) use crate::disk::in_flight::InFlight;
 use crate::disk::in_flight::Sort;
@@ -36,6 +38,8 @@ pub(crate) struct Dispatcher {
     drives: Option<Drives>,
     /// Since when a record waits until nothing is on the disk, if one does.
     held_since: Option<Nanos>,
+    /// How long durable writes have had the disk.
+    durable_clock: DurableClock,
     now: Nanos,
     leaving: VecDeque<Submission>,
 }
@@ -64,6 +68,7 @@ impl Dispatcher {
             striping: properties.striping,
             drives: None,
             held_since: None,
+            durable_clock: DurableClock::default(),
             now: Nanos::ZERO,
             leaving: VecDeque::new(),
         }
@@ -119,6 +124,7 @@ impl Dispatcher {
         let ends = self.outstanding.record_waits && !record_waits;
         self.outstanding.record_waits = record_waits;
         self.held_since = record_waits.then(|| self.held_since.unwrap_or(self.now));
+        self.set_durable_clock();
         if ends {
             self.pump(admission);
         }
@@ -156,7 +162,7 @@ impl Dispatcher {
         purpose: Purpose,
         command: Command,
     ) {
-        let new = InFlight::new(purpose, class, &command, self.now);
+        let new = self.in_flight_of(purpose, class, &command);
         let bytes = new.bytes;
         let id = self.in_flight.insert(new);
         let passes = self.waiting[class as usize].is_empty()
@@ -179,7 +185,7 @@ impl Dispatcher {
     ) {
         let mut bytes = u64::from(admission.piece_bytes());
         for command in commands {
-            let new = InFlight::new(purpose, class, &command, self.now);
+            let new = self.in_flight_of(purpose, class, &command);
             let id = self.in_flight.insert(InFlight { bytes, follows: bytes == 0, ..new });
             self.waiting[class as usize].push_back((id, command));
             bytes = 0;
@@ -195,29 +201,54 @@ impl Dispatcher {
         }
     }
 
+    /// A command that is issued now.
+    fn in_flight_of(&self, purpose: Purpose, class: Class, command: &Command) -> InFlight {
+        let durable_time = self.durable_clock.total(self.now);
+        InFlight { durable_time, ..InFlight::new(purpose, class, command, self.now) }
+    }
+
+    /// Brings the clock of durable writes up to date after a command left or completed, or a record began or ceased to wait.
+    fn set_durable_clock(&mut self) {
+        let on_disk = self.outstanding.commands[Class::Durable as usize] > 0;
+        self.durable_clock.set(on_disk || self.outstanding.record_waits, self.now);
+    }
+
+    /// Whether small commands go in the arm's order, so that the next record finds the arm where it is expected. Without
+    /// durable writes the drive's own order is better.
+    fn keeps_arm_order(&self) -> bool {
+        self.outstanding.record_waits || self.durable_clock.is_recent(self.now)
+    }
+
+    /// How long a command that waits has given way to durable writes. Time behind other commands of its class in a long queue
+    /// does not count, nor does time before the record that waits now.
+    fn gave_way(&self, of: &InFlight) -> Nanos {
+        let held = self.held_since.map_or(Nanos::MAX, |since| self.now.since(since));
+        let durable_time = self.durable_clock.total(self.now).since(of.durable_time);
+        self.now.since(of.left_at).min(held).min(durable_time)
+    }
+
     fn may_leave(&self, admission: &dyn Admission, class: Class, id: u32) -> bool {
         let Some(of) = self.in_flight.get(id) else { return false };
-        // Whoever stands in a long queue waited long before the record came: that is no reason to go before it.
-        let held = self.held_since.map_or(Nanos::MAX, |since| self.now.since(since));
-        let waited = self.now.since(of.left_at).min(held);
         let foreground = &self.waiting[Class::Foreground as usize];
         let first = foreground.front().and_then(|(id, _)| self.in_flight.get(*id));
         let outstanding = Outstanding {
             foreground_waiting: foreground.len() as u32,
             foreground_waited: first.map_or(Nanos::ZERO, |first| self.now.since(first.left_at)),
+            issued_ago: self.now.since(of.left_at),
+            is_drive_known: self.outstanding.is_drive_known && self.keeps_arm_order(),
             ..self.outstanding
         };
         outstanding.commands_total() < self.queue_depth_max
             && (of.follows
                 || self.is_remembered(admission, class, of)
-                || admission.admits(class, of.bytes, waited, &outstanding))
+                || admission.admits(class, of.bytes, self.gave_way(of), &outstanding))
     }
 
-    /// Whether the drive may answer it without its arm, so that it keeps nobody waiting. A record that waits for the disk to be
-    /// done with everything would wait for the end of a stream that the drive remembers: not longer than a revolution.
+    /// Whether the drive may answer a foreground read without its arm, so that the read delays no other command. A record that
+    /// waits for an idle disk waits at most a revolution for such reads. Bulk is excluded: the drive remembers only the start of
+    /// a stream that goes on, and the rest of it would pass every record.
     fn is_remembered(&self, admission: &dyn Admission, class: Class, of: &InFlight) -> bool {
-        let is_clients = matches!(class, Class::Foreground | Class::Bulk);
-        if !is_clients || !admission.memory_passes() {
+        if class != Class::Foreground || !admission.memory_passes() {
             return false;
         }
         let waits_long = |drive: &Drive| {
@@ -232,6 +263,10 @@ impl Dispatcher {
             drives.leaves(leaving.moved(drives.start()), self.now);
         }
         self.outstanding.add(class, bytes);
+        if class == Class::Durable {
+            self.durable_clock.note_left(self.now);
+        }
+        self.set_durable_clock();
         if let Some(leaving) = self.in_flight.get_mut(id) {
             leaving.left_at = self.now;
             leaving.has_left = true;
@@ -255,6 +290,7 @@ impl Dispatcher {
     ) -> Option<InFlight> {
         let done = self.in_flight.remove(id)?;
         self.outstanding.remove(done.class, done.bytes);
+        self.set_durable_clock();
         if let Some(drives) = &mut self.drives {
             let told = Done::new(done.moved(drives.start()), done.left_at, parts)
                 .telling(done.bytes > 0)
@@ -285,10 +321,12 @@ impl Dispatcher {
         }
     }
 
-    /// Which of those that wait leaves next: the first, or the one that a drive that is known can begin with soonest.
+    /// Index of the waiting command that leaves next: the first, or where the arm's order is kept the one that a known drive can
+    /// begin with soonest.
     fn next_of(&self, admission: &dyn Admission, class: Class) -> Option<usize> {
         let waiting = &self.waiting[class as usize];
-        let weighs = admission.waiting_weighs_one_in().filter(|_| class == Class::Foreground);
+        let by_arm = class == Class::Foreground && self.keeps_arm_order();
+        let weighs = admission.waiting_weighs_one_in().filter(|_| by_arm);
         let (Some(one_in), Some(drive)) = (weighs, self.followed()) else {
             return (!waiting.is_empty()).then_some(0);
         };

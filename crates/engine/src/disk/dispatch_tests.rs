@@ -1,4 +1,4 @@
-//! What leaves when, and beside what.
+//! Which commands leave when, and alongside which others.
 
 use super::*;
 use crate::admission::{DurableFirst, SoonestFirst};
@@ -62,7 +62,8 @@ const SOONEST: SoonestFirst =
 const MIB: u64 = 1 << 20;
 const PERIOD: Nanos = Nanos(8_000_000);
 
-/// A queue before a drive whose tracks of 1 MiB are known, and of which a read told when they pass: the arm stands at 100 MiB.
+/// Queue before a drive whose tracks of 1 MiB are known. A read showed when they pass and left the arm at 100 MiB, and a durable
+/// command left just now.
 fn known_drive() -> Dispatcher {
     let rotational = Properties { rotational: true, ..Properties::plain("disk", 1 << 30, 512) };
     let mut queue = Dispatcher::new(Lane::MAIN, &Properties { queue_depth_max: 32, ..rotational });
@@ -79,6 +80,7 @@ fn known_drive() -> Dispatcher {
     let id = left(&mut queue).pop().unwrap().0;
     queue.set_now(Nanos::from_millis(20));
     queue.complete(&SOONEST, id, &[]);
+    queue.durable_clock.note_left(queue.now);
     queue
 }
 
@@ -213,4 +215,84 @@ fn what_stands_in_a_long_queue_does_not_pass_a_record_that_just_came() {
     // A record is held until the disk is done; only if that takes too long the others go on.
     let found = [300, 310, 349, 350].map(|ms| left_at(&mut queue, ms, true));
     assert_eq!(found, [0, 0, 0, 1]);
+}
+
+fn issue_bulk(queue: &mut Dispatcher, offset: u64) {
+    let command = Command::Read { offset, len: 128 << 10 };
+    queue.issue(&SOONEST, Class::Bulk, Purpose::Read { slot: 0, io: 0 }, command);
+}
+
+fn issue_record(queue: &mut Dispatcher) -> u32 {
+    let write = Command::Write { offset: 0, parts: vec![Payload::Zeros(4096)], durable: true };
+    queue.issue(&SOONEST, Class::Durable, Purpose::Record, write);
+    let record = queue.poll().unwrap();
+    let id = record.ticket.id().0 as u32;
+    record.ticket.abandon();
+    id
+}
+
+/// The stream goes on where a read ended, so the drive may have its first bytes in memory; it never has all of it.
+#[test]
+fn a_remembered_stream_never_passes_a_record_on_the_disk() {
+    let mut queue = known_drive();
+    let record = issue_record(&mut queue);
+    issue_bulk(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue), [], "the record is on the disk");
+    queue.complete(&SOONEST, record, &[]);
+    assert_eq!(left(&mut queue).len(), 1);
+}
+
+#[test]
+fn a_remembered_stream_never_passes_a_waiting_record() {
+    let mut queue = known_drive();
+    queue.hold_for_record(&SOONEST, true);
+    issue_bulk(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue), []);
+    queue.hold_for_record(&SOONEST, false);
+    assert_eq!(left(&mut queue).len(), 1);
+}
+
+/// A piece of bulk waits behind others for half a second, in which a record is on the disk for 40 ms.
+#[test]
+fn time_behind_other_bulk_is_no_time_giving_way() {
+    let mut queue = known_drive();
+    for piece in 0..3 {
+        issue_bulk(&mut queue, (200 + piece) * MIB);
+    }
+    let on_disk = left(&mut queue);
+    assert_eq!(on_disk.len(), 2);
+    for round in 0..8 {
+        queue.set_now(Nanos::from_millis(100 + 50 * round));
+        let record = issue_record(&mut queue);
+        queue.set_now(Nanos::from_millis(105 + 50 * round));
+        queue.complete(&SOONEST, record, &[]);
+    }
+    queue.set_now(Nanos::from_millis(600));
+    let record = issue_record(&mut queue);
+    for (id, _) in on_disk {
+        queue.complete(&SOONEST, id, &[]);
+    }
+    queue.set_now(Nanos(609_999_999));
+    queue.pump(&SOONEST);
+    assert_eq!(left(&mut queue), [], "it gave way for less than 50 ms");
+    queue.set_now(Nanos::from_millis(610));
+    queue.pump(&SOONEST);
+    assert_eq!(left(&mut queue).len(), 1, "it gave way for 50 ms");
+    queue.complete(&SOONEST, record, &[]);
+}
+
+#[test]
+fn without_durable_writes_the_drive_chooses_the_order() {
+    let mut queue = known_drive();
+    queue.set_now(queue.now + Nanos::from_secs(1));
+    read(&mut queue, 300 * MIB);
+    read(&mut queue, 600 * MIB);
+    assert_eq!(left(&mut queue).len(), 1, "a durable command left a second ago");
+    queue.set_now(queue.now + Nanos(1));
+    queue.pump(&SOONEST);
+    read(&mut queue, 900 * MIB);
+    assert_eq!(left(&mut queue).len(), 2, "it left longer ago");
+    queue.hold_for_record(&SOONEST, true);
+    read(&mut queue, 950 * MIB);
+    assert_eq!(left(&mut queue), [], "a record waits");
 }

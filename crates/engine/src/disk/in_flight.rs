@@ -32,6 +32,8 @@ pub(crate) struct InFlight {
     pub(super) needs_flush: bool,
     pub(super) has_left: bool,
     pub(super) left_at: Nanos,
+    /// Reading of the clock of durable writes when it was issued.
+    pub(super) durable_time: Nanos,
 }
 
 impl InFlight {
@@ -157,6 +159,7 @@ impl InFlight {
             needs_flush: needs_flush(command),
             has_left: false,
             left_at: now,
+            durable_time: Nanos::ZERO,
             follows: false,
         }
     }

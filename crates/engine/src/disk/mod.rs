@@ -5,6 +5,7 @@
 pub(crate) mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod drives;
+mod durable_clock;
 pub(crate) mod flusher;
 pub(crate) mod head;
 mod in_flight;
