@@ -21,6 +21,8 @@ const BULK_SPAN_BYTES: u64 = 2 << 30;
 /// A read of the sequential client for each disk: the kernel's read-ahead, which keeps two windows
 /// going.
 pub(crate) const READ_AHEAD_BYTES: u32 = 128 << 10;
+/// Windows of read-ahead that the kernel keeps going, and so outstanding requests.
+pub(crate) const OUTSTANDING: u32 = 2;
 /// Small files changed by a sync, and so its writes (the same section).
 pub(crate) const FILES: u32 = 20;
 /// Longest time for what is outstanding at the end.
@@ -44,6 +46,8 @@ pub(crate) struct Client {
     pub(crate) disks: u32,
     /// Its reads, for each disk.
     pub(crate) read_bytes: u32,
+    /// Requests that it keeps outstanding.
+    pub(crate) outstanding: u32,
 }
 
 /// How long a point takes.
@@ -91,15 +95,18 @@ enum Sequential {
 
 impl Sequential {
     fn new(client: Client, mode: Mode, span: Range<u64>, journal: Range<u64>) -> Self {
+        let once = |options: BulkOptions| {
+            Self::Once(Bulk::new(BulkOptions { outstanding_max: client.outstanding, ..options }))
+        };
         match client.kind {
-            BulkKind::Read => Self::Once(Bulk::new(BulkOptions {
+            BulkKind::Read => once(BulkOptions {
                 request_bytes: client.read_bytes * client.disks,
                 ..BulkOptions::reader(span)
-            })),
+            }),
             BulkKind::Write if mode.journals_bulk() => {
                 Self::Twice(DoubleWriter::new(span, journal))
             }
-            BulkKind::Write => Self::Once(Bulk::new(BulkOptions::writer(span, Content::Phantom))),
+            BulkKind::Write => once(BulkOptions::writer(span, Content::Phantom)),
         }
     }
 

@@ -33,7 +33,8 @@ pub(crate) struct Setting {
 
 impl Setting {
     pub(crate) fn client(self) -> Client {
-        Client { kind: self.kind, disks: self.disks, read_bytes: self.read_bytes }
+        let Self { kind, disks, read_bytes, .. } = self;
+        Client { kind, disks, read_bytes, outstanding: contention::OUTSTANDING }
     }
 }
 
@@ -312,8 +313,13 @@ pub(crate) fn bandwidth_limit_pct(runs: &ContentionRuns, writes_per_s: u32) -> f
 
 /// The transfer of a sync's data, at the outer edge of one disk, without seek or rotation.
 pub(crate) fn sync_limit_ms() -> Result<f64, FigureError> {
+    sync_limit_ms_of(CHEETAH)
+}
+
+/// The same on any drive.
+pub(crate) fn sync_limit_ms_of(drive: &str) -> Result<f64, FigureError> {
     let bytes = f64::from(FILES) * BLOCK_BYTES as f64;
-    Ok(bytes / rig::mechanics(CHEETAH)?.bandwidth(0) * 1e3)
+    Ok(bytes / rig::mechanics(drive)?.bandwidth(0) * 1e3)
 }
 
 /// All that was measured.

@@ -19,6 +19,7 @@ mod contention;
 mod double_writer;
 mod error;
 mod fig2;
+mod fig2_drives;
 mod fig3;
 mod fig6;
 mod fig7;
@@ -97,6 +98,11 @@ pub const FIGURES: &[Figure] = &[
         name: "fig2a-1m",
         summary: "the same as 2a with reads of 1 MiB",
         run: fig2::fig2a_large,
+    },
+    Figure {
+        name: "fig2a-drives",
+        summary: "the same on other drives, with 1 to 8 reads outstanding",
+        run: fig2_drives::fig2a_drives,
     },
     Figure { name: "fig2b", summary: "Manylogs 2b: big writes beside syncs", run: fig2::fig2b },
     Figure { name: "fig3a", summary: "Manylogs 3a: the same as 2a on RAID-0", run: fig3::fig3a },

@@ -33,6 +33,9 @@ pub(crate) const CHEETAH: &str = "st3146855fc";
 /// The disk of Manylogs' trace replays (V-B).
 pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
 
+/// A drive of today: 20 TB, filled with helium.
+pub(crate) const EXOS: &str = "exos-x20-20tb";
+
 /// Chunk of a RAID-0 (Manylogs V-A).
 const CHUNK_BYTES: u64 = 64 << 10;
 

@@ -101,6 +101,18 @@ fn near_head_logs_beat_every_journal_on_the_bare_disk() {
 }
 
 #[test]
+fn syncs_do_not_wait_behind_eight_outstanding_reads_on_any_drive() {
+    let report = figure("fig2a-drives");
+    for drive in ["st3146855fc", "constellation-es3-1tb", "exos-x20-20tb"] {
+        for method in ["mlb", "nearhead"] {
+            let sync = row(report, &format!("sync, {method}, {drive}, 8 outstanding"));
+            assert!(number(&sync.ours) < 12.0, "{sync:?}");
+            assert!(number(&sync.ours) < number(&sync.baseline), "{sync:?}");
+        }
+    }
+}
+
+#[test]
 fn near_head_logs_beat_ordered_journaling_on_the_real_file_system_too() {
     for name in ["fig2a-fs", "fig2b-fs"] {
         let report = figure(name);

@@ -2,7 +2,7 @@
 
 use super::Effort;
 use super::row::{Row, Target};
-use crate::demo::experiment::{self, BulkKind, Span};
+use crate::demo::experiment::{self, BulkKind, Setting, Span};
 use crate::demo::in_virtual_time;
 use nearhead_volume::NamedPreset;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) fn measure(effort: Effort, _folder: &Path) -> Result<Vec<Row>, String
         let rate = experiment::POINTS_PER_S[experiment::POINTS_PER_S.len() - 1];
         let results = in_virtual_time::point(preset, kind, rate, span)?;
         let alone = in_virtual_time::alone(kind, span)?;
-        experiment::Row::new(name, kind, rate, &results, alone)
+        experiment::Row::new(name, Setting::usual(kind), rate, &results, alone)
     };
     let (nolog, mlb) = (point("nolog")?, point("mlb")?);
     let detail = |row: &experiment::Row| {

@@ -2,6 +2,7 @@
 //!
 //! The same plan runs in virtual time and, over a socket, in real time. It never changes between
 //! presets: the disk, the bulk client and the addresses of the small writes are the same for all.
+//! Drive and outstanding bulk requests are the axes of a second experiment (`axes.rs`).
 
 use crate::busy::{self, Machine};
 use nearhead_disk::Nanos;
@@ -10,8 +11,10 @@ use nearhead_sim::contention::{ContentionOptions, ContentionResults};
 use nearhead_sim::workload::{BulkOptions, Content, DurablePointsOptions};
 use serde::Serialize;
 
-/// The emulated disk.
+/// Profile of the emulated disk.
 pub(crate) const DISK: &str = "st3146855fc";
+/// Requests that the bulk client keeps outstanding: what the kernel's read-ahead does with a scan.
+pub(crate) const OUTSTANDING: u32 = 2;
 /// The presets compared, as users name them.
 pub(crate) const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "nearhead"];
 /// Durable points a second (Manylogs, MSST 2016, figure 2: 40 to 320 writes a second, 20 a point).
@@ -38,6 +41,23 @@ impl BulkKind {
     }
 }
 
+/// Drive and bulk client of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// Profile of the drive.
+    pub(crate) drive: &'static str,
+    pub(crate) kind: BulkKind,
+    /// Requests that the bulk client keeps outstanding.
+    pub(crate) outstanding: u32,
+}
+
+impl Setting {
+    /// The demo's own drive and depth.
+    pub(crate) fn usual(kind: BulkKind) -> Self {
+        Self { drive: DISK, kind, outstanding: OUTSTANDING }
+    }
+}
+
 /// How long each point takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -54,11 +74,15 @@ impl Span {
     }
 }
 
-/// One row of the result: a preset, a bulk client and a rate.
+/// One row of the result: a preset, a drive, a bulk client and a rate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) preset: String,
+    /// Profile of the drive.
+    pub(crate) drive: String,
     pub(crate) bulk: BulkKind,
+    /// Requests that the bulk client kept outstanding.
+    pub(crate) outstanding: u32,
     pub(crate) writes_per_s: u32,
     pub(crate) bandwidth_pct: f64,
     pub(crate) durable_ms_mean: f64,
@@ -75,11 +99,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row that `results` make, where the bulk client alone on the bare disk got
-    /// `alone_bytes_per_s`. A failed request makes it an error: what failed was not measured.
+    /// The row of `results`, with `alone_bytes_per_s` as the bandwidth of the bulk client alone on the bare disk. A failed request
+    /// is an error: it was not measured.
     pub(crate) fn new(
         preset: &str,
-        bulk: BulkKind,
+        setting: Setting,
         points_per_s: u32,
         results: &ContentionResults,
         alone_bytes_per_s: f64,
@@ -92,7 +116,9 @@ impl Row {
         let per_point = writes_per_point();
         Ok(Self {
             preset: preset.to_owned(),
-            bulk,
+            drive: setting.drive.to_owned(),
+            bulk: setting.kind,
+            outstanding: setting.outstanding,
             writes_per_s: points_per_s * per_point,
             bandwidth_pct: 100.0 * bulk_results.bytes_per_s / alone_bytes_per_s,
             durable_ms_mean: points.latency.mean_ms,
@@ -125,17 +151,18 @@ fn writes_per_point() -> u32 {
 
 /// The clients: bulk at the start of the `size_bytes`, small writes scattered over all the rest.
 pub(crate) fn clients(
-    kind: BulkKind,
+    setting: Setting,
     points_per_s: Option<u32>,
     size_bytes: u64,
     content: &Content,
     span: Span,
 ) -> ContentionOptions {
     let bulk_end = BULK_SPAN_BYTES.min(size_bytes / 4);
-    let bulk = match kind {
+    let bulk = match setting.kind {
         BulkKind::Read => BulkOptions::reader(0..bulk_end),
         BulkKind::Write => BulkOptions::writer(0..bulk_end, content.clone()),
     };
+    let bulk = BulkOptions { outstanding_max: setting.outstanding, ..bulk };
     let points = points_per_s.map(|rate| {
         let options = DurablePointsOptions::of_twenty(bulk_end..size_bytes, f64::from(rate));
         DurablePointsOptions { content: content.clone(), ..options }
@@ -143,10 +170,15 @@ pub(crate) fn clients(
     ContentionOptions { bulk: Some(bulk), points, warm_up: span.warm_up, duration: span.measured }
 }
 
-/// The emulated disk, its write cache off, keeping its bytes in `store`.
+/// The demo's own disk, its write cache off, keeping its bytes in `store`.
 pub(crate) fn disk(store: Box<dyn Store>) -> Result<HddModel, String> {
-    let mut spec = ModelSpec::parse(DISK).map_err(|error| error.to_string())?;
+    disk_of(DISK, store)
+}
+
+/// A disk with the profile `drive`, its write cache off, keeping its bytes in `store`.
+pub(crate) fn disk_of(drive: &str, store: Box<dyn Store>) -> Result<HddModel, String> {
+    let mut spec = ModelSpec::parse(drive).map_err(|error| error.to_string())?;
     spec.options.write_cache = Some(false);
-    let profile = spec.drive.parts().ok_or("the demo's disk has no moving parts")?;
+    let profile = spec.drive.parts().ok_or("a disk of the demo has no moving parts")?;
     HddModel::new(profile, store, spec.options).map_err(|error| error.to_string())
 }

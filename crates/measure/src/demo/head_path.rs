@@ -3,7 +3,7 @@
 //! In virtual time always, whatever the rest of the demo ran in: the same clients on the same disk model, watched by a disk that stands
 //! before it, changes nothing and delays nothing. Of the window that is drawn every transfer is kept, and no more than [`VISITS_MAX`].
 
-use super::experiment::{self, BulkKind, PRESETS, Span};
+use super::experiment::{self, BulkKind, DISK, PRESETS, Setting, Span};
 use super::in_virtual_time;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_figures::chart::PathChart;
@@ -46,8 +46,10 @@ fn of_preset(name: &'static str) -> Result<HeadPath, String> {
     let disk = Meter::new(experiment::disk(Box::new(Dataless))?, true);
     let capacity_bytes = disk.properties().capacity_bytes;
     let span = Span { warm_up: WARM_UP, measured: WINDOW };
-    let mut volume = in_virtual_time::volume(preset, disk)?;
-    in_virtual_time::run(&mut volume, BulkKind::Read, Some(POINTS_PER_S), span)?;
+    let tracks = in_virtual_time::tracks(DISK, preset)?;
+    let mut volume = in_virtual_time::volume(preset, disk, &tracks)?;
+    let setting = Setting::usual(BulkKind::Read);
+    in_virtual_time::run(&mut volume, setting, Some(POINTS_PER_S), span)?;
     let visits = in_window(&volume.disk_mut().take_visits().unwrap_or_default());
     Ok(HeadPath { preset: name, capacity_bytes, visits })
 }

@@ -5,7 +5,7 @@
 
 use super::client::Client;
 use super::drive::{self, drive};
-use super::experiment::{self, BulkKind, Span};
+use super::experiment::{self, BulkKind, Setting, Span};
 use super::server::Served;
 use nearhead_disk::Nanos;
 use nearhead_models::{Dataless, HddModel, MemoryStore};
@@ -84,7 +84,8 @@ fn clients(
     let mut points_client = Client::connect(socket, PATIENCE).map_err(told)?;
     let content = Content::random(1, 1 << 20);
     let size_bytes = bulk_client.size_bytes();
-    let options = experiment::clients(kind, points_per_s, size_bytes, &content, span);
+    let setting = Setting::usual(kind);
+    let options = experiment::clients(setting, points_per_s, size_bytes, &content, span);
     let span = drive::Span {
         start: Instant::now(),
         measured_from: span.warm_up,

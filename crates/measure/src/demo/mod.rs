@@ -1,12 +1,14 @@
 //! `nearhead demo`: the first measured result, on an emulated disk.
 //!
 //! A bulk reader or writer and a client that makes small scattered writes durable share an
-//! emulated 15,000-rpm disk, for three presets. In real time everything goes through an NBD socket;
-//! `--virtual` runs the same plan data-less in a moment. The result is one table, a page with
-//! charts and a JSON file; nothing in them is anything but measured in this run. In real time the
-//! machine is watched (`busy`): what it did beside is in the JSON file, and rows that it disturbed are
+//! emulated 15,000-rpm disk, for four presets. In real time everything goes through an NBD socket;
+//! `--virtual` runs the same plan data-less in a moment. A second experiment, always in virtual time,
+//! has other drives and more outstanding bulk requests (`axes.rs`). The result is two tables, a page with
+//! charts and two JSON files; everything in them was measured in this run. In real time the
+//! machine is watched (`busy`): its other load is in the JSON file, and rows that it disturbed are
 //! marked. Virtual time does not pass faster or slower on a busy machine.
 
+mod axes;
 pub(crate) mod client;
 pub(crate) mod drive;
 pub(crate) mod experiment;
@@ -23,7 +25,8 @@ mod verdict;
 pub(crate) use verdict::made_by;
 
 use crate::busy::{Bare, Watch};
-use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
+use axes::Axes;
+use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Setting, Span};
 use nearhead_volume::NamedPreset;
 use std::fmt::Write;
 use std::fs;
@@ -33,10 +36,10 @@ use std::time::Instant;
 /// Shortest measurement that means anything: some durable points at the lowest rate.
 const SECONDS_MIN: f64 = 0.5;
 
-/// What `nearhead demo` is told.
+/// Arguments of `nearhead demo`.
 #[derive(clap::Args, Debug)]
 pub struct DemoArgs {
-    /// Folder for report.html and demo.json.
+    /// Folder for report.html, demo.json and axes.json.
     #[arg(long, default_value = "target/demo")]
     pub out: PathBuf,
     /// Seconds that each point takes, a seventh of it to warm up.
@@ -59,23 +62,28 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
         ));
     }
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
-    let rows = measure(args, Span::of_seconds(seconds)).map_err(|told| format!("demo: {told}"))?;
-    print!("{}{}", table::render(&rows), table::machine(&rows));
-    if let Some(told) = verdict::sentence(&rows) {
-        println!("\n{told}");
+    let span = Span::of_seconds(seconds);
+    let (rows, axes) = measure(args, span).map_err(|problem| format!("demo: {problem}"))?;
+    print!("{}{}\n{}", table::render(&rows), table::machine(&rows), axes.text());
+    for sentence in [verdict::of_axes(&axes), verdict::sentence(&rows)].into_iter().flatten() {
+        println!("\n{sentence}");
     }
-    let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
     let made_by = verdict::made_by(&command(args));
     let ways = head_path::all()?;
-    let page = page::render(&rows, &ways, seconds, args.in_virtual_time, &made_by)?;
-    write(&args.out.join("demo.json"), &(json + "\n"))?;
+    let page = page::render(&rows, &axes, &ways, seconds, args.in_virtual_time, &made_by)?;
+    write(&args.out.join("demo.json"), &json(&rows)?)?;
+    write(&args.out.join("axes.json"), &json(&axes.rows().collect::<Vec<_>>())?)?;
     let report = args.out.join("report.html");
     write(&report, &page)?;
     println!("\nThe chart: {}", report.display());
     Ok(())
 }
 
-/// What was typed, without the folder.
+fn json(rows: &impl serde::Serialize) -> Result<String, String> {
+    Ok(serde_json::to_string_pretty(rows).map_err(|error| error.to_string())? + "\n")
+}
+
+/// The command line, without the folder.
 fn command(args: &DemoArgs) -> String {
     let mut words = "nearhead demo".to_owned();
     if args.quick {
@@ -90,9 +98,10 @@ fn command(args: &DemoArgs) -> String {
 }
 
 /// Every row, one point after the other, with progress.
-fn measure(args: &DemoArgs, span: Span) -> Result<Vec<Row>, String> {
+fn measure(args: &DemoArgs, span: Span) -> Result<(Vec<Row>, Axes), String> {
     let started = Instant::now();
-    let all = BulkKind::ALL.len() * (2 + PRESETS.len() * POINTS_PER_S.len());
+    let points = 2 + PRESETS.len() * POINTS_PER_S.len();
+    let all = BulkKind::ALL.len() * (points + axes::DRIVES.len());
     let mut done = 0;
     let mut progress = |what: String| {
         done += 1;
@@ -137,14 +146,15 @@ fn measure(args: &DemoArgs, span: Span) -> Result<Vec<Row>, String> {
         // Whatever else the machine does can only slow the disk down: the faster run is the disk.
         let alone = before.max(after);
         for (name, rate, results, machine) in points {
-            let row = Row::new(name, kind, rate, &results, alone)?;
+            let row = Row::new(name, Setting::usual(kind), rate, &results, alone)?;
             rows.push(match machine {
                 Some(machine) => row.on(machine.with_bare(bare.clone())),
                 None => row,
             });
         }
     }
-    Ok(rows)
+    let axes = Axes::measured(span, progress)?;
+    Ok((rows, axes))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

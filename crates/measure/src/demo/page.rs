@@ -1,5 +1,6 @@
 //! The demo's result as one self-contained page: charts, table, and what the figures mean.
 
+use super::axes::Axes;
 use super::experiment::{BulkKind, DISK, POINTS_PER_S, PRESETS, Row};
 use super::head_path::HeadPath;
 use super::{table as words, verdict};
@@ -7,9 +8,10 @@ use crate::busy;
 use nearhead_figures::chart::BarChart;
 use std::fmt::Write;
 
-/// The page for `rows`, of points of `seconds` each, and the head's ways; `made_by` says by what, when and where.
+/// The page for `rows`, of points of `seconds` each, `axes` and the head's ways; `made_by` names command, time and machine.
 pub(crate) fn render(
     rows: &[Row],
+    axes: &Axes,
     ways: &[HeadPath],
     seconds: f64,
     in_virtual_time: bool,
@@ -17,8 +19,8 @@ pub(crate) fn render(
 ) -> Result<String, String> {
     let mut page = nearhead_figures::head("Nearhead demo");
     page.push_str("<h1>Small durable writes beside big I/O on one disk</h1>\n");
-    if let Some(told) = verdict::sentence(rows) {
-        let _ = writeln!(page, "<p><strong>{}</strong></p>", nearhead_figures::escaped(&told));
+    for sentence in [verdict::of_axes(axes), verdict::sentence(rows)].into_iter().flatten() {
+        let _ = writeln!(page, "<p><strong>{}</strong></p>", nearhead_figures::escaped(&sentence));
     }
     let _ = writeln!(page, "<p>Made by {}.</p>", nearhead_figures::escaped(made_by));
     let how = if in_virtual_time {
@@ -42,6 +44,7 @@ pub(crate) fn render(
         page.push_str("</div>\n");
     }
     page.push_str(&table(rows));
+    page.push_str(&axes.section()?);
     page.push_str(
         "<p><strong>% of the disk</strong>: the bulk client's bandwidth, against what the same \
          client got from the same bare disk alone, over the same bytes, in this run. \

@@ -1,7 +1,8 @@
 //! The demo's parts, over real sockets but never against the clock.
 
+use super::axes::Axes;
 use super::client::{Ask, Client};
-use super::experiment::{BulkKind, Row, Span};
+use super::experiment::{BulkKind, Row, Setting, Span};
 use super::server::Served;
 use super::{head_path, in_virtual_time, page, table};
 use nearhead_disk::Nanos;
@@ -23,7 +24,7 @@ fn row(preset: &str, points_per_s: u32) -> Row {
     let preset = NamedPreset::by_name(preset).unwrap();
     let results = in_virtual_time::point(preset, BulkKind::Read, points_per_s, span).unwrap();
     let alone = in_virtual_time::alone(BulkKind::Read, span).unwrap();
-    Row::new(preset.name, BulkKind::Read, points_per_s, &results, alone).unwrap()
+    Row::new(preset.name, Setting::usual(BulkKind::Read), points_per_s, &results, alone).unwrap()
 }
 
 #[test]
@@ -71,14 +72,20 @@ fn near_head_records_leave_more_to_the_stream_than_writes_in_place() {
 fn the_page_shows_every_row_and_needs_nothing_from_elsewhere() {
     let rows: Vec<Row> = [("nolog", 2), ("mlb", 2), ("mlb", 16)].map(|(p, r)| row(p, r)).into();
     let ways = head_path::all().unwrap();
-    let page = page::render(&rows, &ways, 7.0, true, "this test").unwrap();
-    assert_eq!(page.matches("<svg").count(), 6 + ways.len());
+    let axes = Axes::measured(Span::of_seconds(0.5), |_| ()).unwrap();
+    let page = page::render(&rows, &axes, &ways, 7.0, true, "this test").unwrap();
+    assert_eq!(page.matches("<svg").count(), 6 + 6 + ways.len());
     for row in &rows {
         assert!(page.contains(&format!("<td>{}<td>{}", row.preset, row.writes_per_s)));
     }
     let links = page.replace("http://www.w3.org/2000/svg", "");
     assert!(!links.contains("http") && !links.contains("src="), "something is fetched");
     assert_eq!(table::render(&rows).lines().count(), 1 + rows.len());
+    assert!(page.contains("With 8 big reads outstanding on exos-x20-20tb and 320 small durable"));
+    assert_eq!(axes.rows().count(), 72, "3 drives, 2 bulk clients, 3 presets, 4 depths");
+    assert!(axes.rows().all(|row| page.contains(&format!("<td>{}<td>", row.drive))));
+    assert_eq!(axes.text().lines().count(), 2 + 18);
+    assert!(axes.text().lines().all(|line| line.len() <= 110), "{}", axes.text());
 }
 
 #[test]
@@ -86,7 +93,9 @@ fn the_json_has_the_fields_that_others_read() {
     let json = serde_json::to_value(row("mlb", 16)).unwrap();
     for field in [
         "preset",
+        "drive",
         "bulk",
+        "outstanding",
         "writes_per_s",
         "bandwidth_pct",
         "durable_ms_mean",

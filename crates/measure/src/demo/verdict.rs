@@ -1,5 +1,6 @@
 //! What the demo came to, in words: one sentence, and what it rests on.
 
+use super::axes::{self, Axes};
 use super::experiment::{BulkKind, Row};
 
 /// What is told of: in the middle of the rates, and what everybody would do without logs beside what the default preset does.
@@ -27,6 +28,42 @@ pub(crate) fn sentence(rows: &[Row]) -> Option<String> {
     ))
 }
 
+/// The same of the newest drive with most big reads outstanding, and the range over all drives and depths.
+pub(crate) fn of_axes(axes: &Axes) -> Option<String> {
+    let drive = axes::DRIVES[axes::DRIVES.len() - 1];
+    let outstanding = axes::OUTSTANDING[axes::OUTSTANDING.len() - 1];
+    let row = |preset: &str| {
+        axes.rows().find(|row| {
+            let is_setting = row.drive == drive && row.outstanding == outstanding;
+            is_setting && row.bulk == BulkKind::Read && row.preset == preset
+        })
+    };
+    let (in_place, newest) = (row(BASELINE)?, row(OURS)?);
+    let ours: Vec<&Row> = axes.rows().filter(|row| row.preset == OURS).collect();
+    let ends = |value: fn(&Row) -> f64| {
+        let values = || ours.iter().map(|row| value(row));
+        Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
+    };
+    let (kept, mean) = (ends(|row| row.bandwidth_pct)?, ends(|row| row.durable_ms_mean)?);
+    Some(format!(
+        "With {outstanding} big reads outstanding on {drive} and {} small durable writes a second, the reads keep {:.0} % of the disk with \
+         {OURS}, and {:.0} % where the writes go in place; twenty of them are durable in {:.1} ms instead of {:.0} (99 of 100 times in \
+         {:.1} instead of {:.0}). On {} drives with 1 to {outstanding} big requests outstanding it is {:.0} to {:.0} % and {:.1} to {:.1} ms.",
+        axes::writes_per_s(),
+        newest.bandwidth_pct,
+        in_place.bandwidth_pct,
+        newest.durable_ms_mean,
+        in_place.durable_ms_mean,
+        newest.durable_ms_p99,
+        in_place.durable_ms_p99,
+        axes::DRIVES.len(),
+        kept.0,
+        kept.1,
+        mean.0,
+        mean.1,
+    ))
+}
+
 /// What made it: command, version, when, and on what machine.
 pub(crate) fn made_by(command: &str) -> String {
     let machine = crate::bench::machine::Described::this();
@@ -46,7 +83,9 @@ mod tests {
     fn row(preset: &str, bulk: BulkKind, writes_per_s: u32, bandwidth_pct: f64) -> Row {
         Row {
             preset: preset.to_owned(),
+            drive: "st3146855fc".to_owned(),
             bulk,
+            outstanding: 2,
             writes_per_s,
             bandwidth_pct,
             durable_ms_mean: bandwidth_pct / 10.0,
