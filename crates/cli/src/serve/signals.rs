@@ -52,6 +52,14 @@ impl Signals {
         Ok(Self { exit_at_once, hangup })
     }
 
+    /// Runs `make`, which handles the signals that stop by itself.
+    pub fn leave_to<T>(&self, make: impl FnOnce() -> T) -> T {
+        self.exit_at_once.store(false, Ordering::SeqCst);
+        let made = make();
+        self.exit_at_once.store(true, Ordering::SeqCst);
+        made
+    }
+
     /// Whoever looks now and then says that a SIGHUP came.
     pub fn hangup(&self) -> Hangup {
         self.hangup.clone()

@@ -24,6 +24,7 @@ pub(crate) use verdict::made_by;
 
 use crate::busy::{Bare, Watch};
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
+use nearhead_output::say;
 use nearhead_volume::NamedPreset;
 use std::fmt::Write;
 use std::fs;
@@ -60,9 +61,9 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     }
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
     let rows = measure(args, Span::of_seconds(seconds)).map_err(|told| format!("demo: {told}"))?;
-    print!("{}{}", table::render(&rows), table::machine(&rows));
+    say((table::render(&rows) + &table::machine(&rows)).trim_end_matches('\n'));
     if let Some(told) = verdict::sentence(&rows) {
-        println!("\n{told}");
+        say(&format!("\n{told}"));
     }
     let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
     let made_by = verdict::made_by(&command(args));
@@ -71,7 +72,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     write(&args.out.join("demo.json"), &(json + "\n"))?;
     let report = args.out.join("report.html");
     write(&report, &page)?;
-    println!("\nThe chart: {}", report.display());
+    say(&format!("\nThe chart: {}", report.display()));
     Ok(())
 }
 
