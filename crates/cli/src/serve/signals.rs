@@ -52,12 +52,12 @@ impl Signals {
         Ok(Self { exit_at_once, hangup })
     }
 
-    /// Runs `make`, which handles the signals that stop by itself.
-    pub fn leave_to<T>(&self, make: impl FnOnce() -> T) -> T {
+    /// Runs `act`, which handles the signals that stop by itself.
+    pub fn leave_to<T>(&self, act: impl FnOnce() -> T) -> T {
         self.exit_at_once.store(false, Ordering::SeqCst);
-        let made = make();
+        let outcome = act();
         self.exit_at_once.store(true, Ordering::SeqCst);
-        made
+        outcome
     }
 
     /// Whoever looks now and then says that a SIGHUP came.
