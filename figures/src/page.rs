@@ -18,7 +18,7 @@ th:nth-child(2){text-align:left}table{display:block;overflow-x:auto}.charts{disp
 svg{max-width:100%;height:auto;background:#fff;border-radius:6px}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
 td,th{border-color:#3d444d}a{color:#58a6ff}svg{background:#161b22}svg [fill=\"#FFFFFF\"]{fill:#161b22}\
 svg [fill=\"#000000\"]{fill:#e6edf3}svg [stroke=\"#000000\"]{stroke:#e6edf3}svg [fill=\"#5A5A5A\"]{fill:#a0a0a0}\
-svg [stroke=\"#5A5A5A\"]{stroke:#a0a0a0}}@media(max-width:40em){body{margin:1em auto;padding:0 .5em}}";
+svg [stroke=\"#5A5A5A\"]{stroke:#a0a0a0}}@media(max-width:40em){body{margin:1em auto;padding:0 .5em}.charts{overflow-x:auto}.charts svg{max-width:none;flex:none}}";
 
 /// The start of a page called `title`: everything before its first heading.
 pub fn head(title: &str) -> String {

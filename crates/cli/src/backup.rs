@@ -50,7 +50,7 @@ pub struct RestoreArgs {
     /// Say all that would be done and lost, and change nothing; exit code 1 if something would be lost
     #[arg(long)]
     pub dry_run: bool,
-    /// Also over a snapshot that is sound: what only that one knows is given up
+    /// Also over a snapshot that is sound, whose newer changes are given up, and over what another program wrote to the device
     #[arg(long)]
     pub force: bool,
     /// Give up what is listed as doubtful
@@ -232,8 +232,13 @@ pub fn restore(args: &RestoreArgs) -> Result<(), String> {
     let backup = read_backup(&args.file)?;
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
-    let Present { superblock, snapshot_number } =
+    let Present { superblock, snapshot_number, foreign } =
         look(&mut target.io(), &backup).map_err(|error| failed(&error))?;
+    if let Some(found) = foreign.filter(|_| !args.force) {
+        return Err(failed(&format_args!(
+            "expected a device on which no other program wrote, found {found}; --force restores the volume over it"
+        )));
+    }
     let is_bare = superblock.is_none();
     if let Some(number) = snapshot_number.filter(|_| !args.force && !is_bare) {
         return Err(failed(&format_args!(

@@ -10,11 +10,13 @@ use crate::target::{
     Access, Beside, DiskArgs, Target, array_label, device_flags, has_its_own_size,
     refuse_unknown_kind, space_notes,
 };
+use crate::unfinished::Unfinished;
 use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{Label, Superblock};
+use nearhead_models::{Content, ModelSpec};
 use nearhead_output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset, whole_logs};
@@ -124,6 +126,8 @@ pub struct CreateReport {
 
 /// Runs the command.
 pub fn run(args: &CreateArgs) -> Result<(), String> {
+    refuse_unknown_kind(args.target())?;
+    refuse_content_in_memory(args.target())?;
     let (mut target, superblock) = create(args)?;
     target.leave()?;
     let report = report(&mut target, &superblock);
@@ -185,28 +189,81 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     let beside = Beside::of(&args.disk)?;
     let preset = data::preset(args, &beside)?;
     let options = options(args, preset)?;
-    let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
+    // The map's image and the files of emulated disks are made when they are opened.
+    let mut opened = model_files(args.target(), &beside)?;
+    opened.extend(args.disk.map_device.clone());
+    opened.retain(|path| path.symlink_metadata().is_err());
+    let unfinished = Unfinished::begin("create")?;
+    for path in &opened {
+        unfinished.add(path);
+    }
     let mut images = Vec::new();
-    let made = make_images(args, &beside, &mut images)
+    let made = make_images(args, &beside, &unfinished, &mut images)
         .and_then(|()| preallocate(args, &beside, &images))
-        .and_then(|()| create_on(args, &options, &images));
-    if made.is_err() {
-        // What was written to, or somebody else got first, stays.
-        images.iter().chain(map_image).for_each(|path| nearhead_uring::remove_empty_image(path));
+        .and_then(|()| {
+            create_on(args, &options, &[images.clone(), opened.clone()].concat(), &unfinished)
+        });
+    match &made {
+        Ok(_) => unfinished.finish(),
+        // What was written to, or another process got first, stays.
+        Err(_) => {
+            images.iter().chain(&opened).for_each(|path| nearhead_uring::remove_empty_image(path));
+        }
     }
     made
+}
+
+/// The files in which the emulated disks of the target, and of the devices beside it, keep their content.
+fn model_files(target: &str, beside: &Beside) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for text in std::iter::once(target).chain(beside.all().map(String::as_str)) {
+        files.extend(files_of_models(text)?);
+    }
+    Ok(files)
+}
+
+fn files_of_models(text: &str) -> Result<Vec<PathBuf>, String> {
+    if ArraySpec::is_array(text) {
+        let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
+        let files: Result<Vec<_>, _> =
+            spec.members.iter().map(|text| files_of_models(text)).collect();
+        return Ok(files?.concat());
+    }
+    if !ModelSpec::is_model(text) {
+        return Ok(Vec::new());
+    }
+    match ModelSpec::parse(text).map_err(|error| error.to_string())?.content {
+        Content::File(path) => Ok(vec![path]),
+        Content::Memory | Content::None => Ok(Vec::new()),
+    }
+}
+
+/// Refuses an emulated disk whose content would end with this command.
+fn refuse_content_in_memory(text: &str) -> Result<(), String> {
+    if ArraySpec::is_array(text) {
+        let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
+        return spec.members.iter().try_for_each(|text| refuse_content_in_memory(text));
+    }
+    if !ModelSpec::is_model(text) || !files_of_models(text)?.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "create {text}: expected file=PATH in the name of the emulated disk, found none: a volume in memory ends with this command; \
+         use {text},file=PATH, or `serve {text} --create-if-missing` for a volume that lives as long as its server"
+    ))
 }
 
 /// Makes the image files that were asked for; `images` tells which.
 fn make_images(
     args: &CreateArgs,
     beside: &Beside,
+    unfinished: &Unfinished,
     images: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
-    if make_image(args)? {
+    if make_image(args, unfinished)? {
         images.push(PathBuf::from(args.target()));
     }
-    data::make_images(args, beside, images)
+    data::make_images(args, beside, unfinished, images)
 }
 
 /// Takes the images' space if that was asked for; says if it may run out later.
@@ -234,11 +291,13 @@ fn create_on(
     args: &CreateArgs,
     options: &CreateOptions,
     images: &[PathBuf],
+    unfinished: &Unfinished,
 ) -> Result<(Target, Superblock), String> {
     let open = |whole_runs| {
         Target::open(args.target(), Access::Create { force: args.force, whole_runs }, &args.disk)
     };
     let mut target = open(None)?;
+    unfinished.are_locked();
     // Another may have made a volume of one before it was ours.
     let new = images.iter().filter(|path| nearhead_uring::is_empty_image(path));
     let new: Vec<&PathBuf> = new.collect();
@@ -318,7 +377,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
 }
 
 /// Makes the image file if one was asked for; whether it did.
-fn make_image(args: &CreateArgs) -> Result<bool, String> {
+fn make_image(args: &CreateArgs, unfinished: &Unfinished) -> Result<bool, String> {
     if ArraySpec::is_array(args.target()) {
         // Missing members are named when they are opened.
         return match args.size {
@@ -371,9 +430,16 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
             }
         ));
     }
-    nearhead_uring::create_image(Path::new(args.target()), size.0)
-        .map(|()| true)
-        .map_err(|error| error.to_string())
+    new_image(Path::new(args.target()), size, unfinished).map(|()| true)
+}
+
+/// Makes one image, which an interruption removes.
+fn new_image(path: &Path, size: ByteSize, unfinished: &Unfinished) -> Result<(), String> {
+    unfinished.add(path);
+    nearhead_uring::create_image(path, size.0).map_err(|error| {
+        unfinished.forget(path);
+        error.to_string()
+    })
 }
 
 fn report(target: &mut Target, superblock: &Superblock) -> CreateReport {
@@ -415,7 +481,9 @@ mod tests {
         let before = std::fs::metadata(&path).unwrap().len();
         let preset = NamedPreset::by_name(DEFAULT_PRESET).unwrap();
         let options = options(&line.args, preset).unwrap();
-        let refused = create_on(&line.args, &options, std::slice::from_ref(&path)).err().unwrap();
+        let unfinished = Unfinished::begin("create").unwrap();
+        let images = std::slice::from_ref(&path);
+        let refused = create_on(&line.args, &options, images, &unfinished).err().unwrap();
         assert!(refused.contains("expected an empty device"), "{refused}");
         assert_eq!(std::fs::metadata(&path).map(|found| found.len()).ok(), Some(before));
         std::fs::remove_file(&path).unwrap();

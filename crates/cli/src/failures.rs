@@ -94,7 +94,9 @@ mod tests {
         for (line, expected) in [
             ("nearhead status --json --nonsense", Some("status")),
             ("nearhead disk list --json --nonsense", Some("disk list")),
-            ("nearhead mkfs --json", None),
+            ("nearhead mkfs --json", Some("mkfs")),
+            ("nearhead umount --json --nonsense", Some("umount")),
+            ("nearhead run --json --nonsense", None),
             ("nearhead disk --json", None),
             ("nearhead --json status", None),
             ("nearhead nonsense --json", None),

@@ -6,7 +6,7 @@ mod examples;
 
 pub use examples::{Example, FILES, examples_of, exit_status_of};
 
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use std::fmt::Write as _;
 
 /// Groups of commands, in the order in which somebody new meets them.
@@ -64,14 +64,27 @@ pub fn explained(command: Command) -> Command {
         .after_help(groups)
 }
 
-/// Says of every `--json`, also of commands below commands, what it does to errors.
+/// Commands that have no `--json`: the words behind `run` are another program's, and `helper` speaks a protocol.
+const WITHOUT_JSON: [&str; 2] = ["run", "helper"];
+
+/// Gives every command `--json`, also those below commands, and says of each what it does to errors. A command without a JSON report of its
+/// own prints each line of its report as an object.
 fn with_json_told(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
     let command =
         names.iter().fold(command, |command, name| command.mut_subcommand(name, with_json_told));
-    if command.get_arguments().all(|arg| arg.get_id() != "json") {
-        return command;
-    }
+    let lacks = command.get_arguments().all(|arg| arg.get_id() != "json");
+    let is_left_out = command.has_subcommands() || WITHOUT_JSON.contains(&command.get_name());
+    let command = match (lacks, is_left_out) {
+        (true, true) => return command,
+        (true, false) => command.arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print each line of the report as a JSON object"),
+        ),
+        (false, _) => command,
+    };
     command.mut_arg("json", |arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         arg.help(format!("{help}; an error too, as the last line of standard error"))

@@ -40,6 +40,7 @@ mod stop;
 mod target;
 mod timed;
 mod trace;
+mod unfinished;
 mod uri;
 mod wal;
 
@@ -165,7 +166,9 @@ fn main() -> ExitCode {
         Err(problem) => return ended(Err(problem)),
     };
     let parsed = program().try_get_matches_from(args).and_then(|matches| {
-        output::tell_failures_as_json(failures::asked(&matches));
+        let asked = failures::asked(&matches);
+        output::say_lines_as_json(asked.is_some());
+        output::tell_failures_as_json(asked);
         Cli::from_arg_matches(&matches)
     });
     let cli = match parsed {

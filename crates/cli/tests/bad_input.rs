@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "bad_input/overwriting.rs"]
+mod overwriting;
 
 use common::nbd::Client;
 use common::{Daemon, Scratch, run, run_fails, run_ok, tool, tool_ok, tools};

@@ -150,7 +150,7 @@ fn what_is_wrong_is_said_before_anything_is_changed() {
     }
     let (image, folder) = volume(&scratch, "256M");
     let place = folder.to_str().unwrap();
-    run_fails(&scratch, &["mkfs", &image], &["expected a volume without a file system", "--force"]);
+    run_fails(&scratch, &["mkfs", &image], &["found ext4 file system", "--force"]);
     run_fails(&scratch, &["mount", &image, place, "-o", "mode=fast"], &["\"fast\"", "manylogs"]);
     run_fails(&scratch, &["mount", &image, place, "-o", "nosuch"], &["expected ro, rw"]);
     run_fails(&scratch, &["mount", &image, place, "-o", "durable=a/b"], &["pg_wal/**"]);

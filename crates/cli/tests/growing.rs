@@ -1,8 +1,10 @@
-//! A volume that follows a larger disk, with the real program: at rest, served, and attached.
+//! A volume that follows a larger disk, with the real program: at rest, served, and attached; and one that gives space back.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
+#[path = "growing/space.rs"]
+mod space;
 
 use common::attached::{Attached, BLOCK, block_of, can_attach};
 use common::nbd::Client;
@@ -228,4 +230,26 @@ fn it_grows_while_it_is_used_and_its_device_has_the_new_size() {
     drop(file);
     attached.detach(&[]);
     run_ok(&scratch, &["check", &image]);
+}
+
+#[test]
+fn a_volume_does_not_grow_over_what_others_know() {
+    let scratch = Scratch::new("grow-over");
+    let image = scratch.text("disk.img");
+    run_ok(&scratch, &["create", &image, "--size", "256M"]);
+    let file = OpenOptions::new().write(true).open(&image).unwrap();
+    file.set_len(640 << 20).unwrap();
+    let end = 640 << 20;
+    for (offset, bytes, name) in [
+        (256 << 20, &b"XFSB"[..], "XFS file system (at byte 268435456)"),
+        (end - 512, b"EFI PART", "GPT partition table (copy)"),
+    ] {
+        file.write_all_at(bytes, offset).unwrap();
+        run_fails(&scratch, &["grow", &image], &["expected nothing of others", name]);
+        run_fails(&scratch, &["grow", &image, "--dry-run"], &[name]);
+        file.write_all_at(&vec![0; bytes.len()], offset).unwrap();
+    }
+    // Data of an unknown kind is what most devices have there.
+    file.write_all_at(&[7; 4096], 300 << 20).unwrap();
+    run_ok(&scratch, &["grow", &image]);
 }

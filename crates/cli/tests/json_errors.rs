@@ -92,7 +92,6 @@ fn errors_stay_text_without_the_flag_and_for_a_process_with_a_part_in_attach() {
     for args in [
         &["check", "none.img"][..],
         &["check", "--nonsense"],
-        &["mkfs", "none.img", "--json"],
         &["check", "--", "--json"],
         &["attach", "--role", "supervisor", "none.img", "--json", "--as", "a/b"],
         &["attach", "--role", "supervisor", "none.img", "--json", "--nonsense"],

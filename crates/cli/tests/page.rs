@@ -30,6 +30,11 @@ fn served(scratch: &Scratch, more: &[&str]) -> (Daemon, String) {
 const IS_DRAWN: &str = "document.getElementById('link').dataset.state === 'live' \
     && document.querySelectorAll('#now dd').length >= 8 && document.querySelectorAll('svg').length >= 5";
 
+/// Texts of charts that are smaller than 11 px on the screen.
+const SMALL_TEXTS: &str = "return [...document.querySelectorAll('svg text')].map((text) => { \
+    const svg = text.closest('svg'), scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width; \
+    return [text.textContent, parseFloat(getComputedStyle(text).fontSize) * scale]; }).filter(([, px]) => px < 11)";
+
 #[test]
 fn the_page_shows_what_a_daemon_does_and_says_when_it_has_gone() {
     if !can_show() {
@@ -47,11 +52,11 @@ fn the_page_shows_what_a_daemon_does_and_says_when_it_has_gone() {
     browser.run("const span = document.getElementById('span'); span.value = 'all'; span.dispatchEvent(new Event('change'));");
     browser.wait_until("document.querySelectorAll('#spread polyline').length > 0");
     assert_eq!(browser.run("return document.getElementById('health').textContent"), "well");
+    let heading = browser.run("return document.getElementById('target').textContent");
+    assert!(heading.as_str().unwrap().starts_with("<b>shelf</b> & \"7\" ("), "{heading}");
+    assert!(heading.as_str().unwrap().contains("disk.img"), "{heading}");
     let about = browser.run("return document.getElementById('about').textContent");
-    assert!(
-        about.as_str().unwrap().starts_with("<b>shelf</b> & \"7\" · preset nearhead"),
-        "{about}"
-    );
+    assert!(about.as_str().unwrap().starts_with("preset nearhead"), "{about}");
     // What it draws comes from the daemon that serves it and from nobody else.
     let elsewhere = browser.run(
         "return performance.getEntriesByType('resource').map((entry) => entry.name).filter((name) => !name.startsWith(location.origin))",
@@ -103,6 +108,8 @@ fn the_page_fits_a_phone_and_can_be_read_in_the_dark() {
         let wide = browser.run("return document.documentElement.scrollWidth");
         assert!(wide.as_u64().unwrap() <= 360, "{wide}");
         assert_eq!(browser.faint_texts(), json!([]), "{scheme}");
+        let small = browser.run(SMALL_TEXTS);
+        assert_eq!(small, json!([]), "{scheme}");
     }
 }
 

@@ -167,7 +167,9 @@ impl KeptFile {
         }
         let data_at = at + ENTRY_BYTES;
         if !is_write {
-            let zeros = Operation::WriteZeroes { offset, len, fua: false, fast_only: false };
+            // The entry does not say whether the range was to stay allocated: zeros take no space then.
+            let (fua, fast_only, may_unmap) = (false, false, true);
+            let zeros = Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap };
             return Ok(Some((zeros, data_at)));
         }
         if self.end - data_at < len {

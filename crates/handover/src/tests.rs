@@ -184,6 +184,7 @@ fn whatever_was_answered_is_read_after_any_number_of_kills() {
                         len: BLOCK as u64,
                         fua: false,
                         fast_only: false,
+                        may_unmap: false,
                     },
                     _ => write(block, value, false),
                 };

@@ -112,7 +112,13 @@ fn use_it(session: &mut Session, round: u64, version: &mut u64) {
         session.write(sector, sectors, *version);
     }
     let block = block_sector(round + 2) * SECTOR_BYTES;
-    let zeroes = Operation::WriteZeroes { offset: block, len: 4096, fua: true, fast_only: false };
+    let zeroes = Operation::WriteZeroes {
+        offset: block,
+        len: 4096,
+        fua: true,
+        fast_only: false,
+        may_unmap: false,
+    };
     let hint = Operation::Hint { offset: block, len: 8192, hint: Hint::DurabilityOnly };
     let extent = |block, version| {
         let sector = block_sector(block);

@@ -165,7 +165,10 @@ impl Harness {
                 let write = self.sent(vec![(start, count)], 0, fua);
                 self.oracle.sent(id, write);
                 let (offset, len) = (start * SECTOR, count * SECTOR);
-                self.send(Operation::WriteZeroes { offset, len, fua, fast_only: false });
+                // Both kinds without a step of its own: which one it is follows from the place.
+                let may_unmap = start % 16 < 8;
+                let fast_only = false;
+                self.send(Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap });
             }
             Step::Trim { start, count, fua } => {
                 let (start, count) = self.aligned(start, count);

@@ -20,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod alarm;
+mod allocation;
 mod file;
 mod front;
 mod lasting;

@@ -13,10 +13,35 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prints a line for whoever reads the result.
+/// Whether a line of a report is printed as a JSON object.
+static LINES_AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Lets [`say`] and [`tell`] print each line of a report as `{"line": "..."}`: for commands whose report has no JSON of its own.
+pub fn say_lines_as_json(are_json: bool) {
+    LINES_AS_JSON.store(are_json, Ordering::Relaxed);
+}
+
+/// A line of a report as it is printed.
+fn presented(line: &str) -> Cow<'_, str> {
+    if !LINES_AS_JSON.load(Ordering::Relaxed) {
+        return shown(line, true);
+    }
+    Cow::Owned(as_object(line))
+}
+
+fn as_object(line: &str) -> String {
+    json_shown(&serde_json::json!({ "line": line }).to_string())
+}
+
+/// Prints a line of a report.
 pub fn say(line: &str) {
-    let Err(error) = print(&shown(line, true)) else { return };
+    print_or_end(&presented(line));
+}
+
+fn print_or_end(text: &str) {
+    let Err(error) = print(text) else { return };
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
@@ -24,10 +49,10 @@ pub fn say(line: &str) {
     std::process::exit(1);
 }
 
-/// Prints a line of a program that goes on whether anybody reads it or not.
+/// Prints a line of a program that goes on if its output cannot be written.
 pub fn tell(line: &str) {
-    // Nobody to tell: no reason to end.
-    let _ = print(&shown(line, true));
+    // No reader is no reason to end.
+    let _ = print(&presented(line));
 }
 
 fn print(text: &str) -> io::Result<()> {
@@ -83,7 +108,7 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
 pub fn say_json(report: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(report)
         .map_err(|error| format!("internal: the report cannot be written as JSON: {error}"))?;
-    say(&json_shown(&text));
+    print_or_end(&json_shown(&text));
     Ok(())
 }
 
@@ -104,7 +129,8 @@ fn json_shown(text: &str) -> String {
 pub fn say_json_line(report: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string(report)
         .map_err(|error| format!("internal: the report cannot be written as JSON: {error}"))?;
-    tell(&json_shown(&text));
+    // No reader is no reason to end.
+    let _ = print(&json_shown(&text));
     Ok(())
 }
 
@@ -127,6 +153,12 @@ mod tests {
         assert_eq!(plain("a\nb\u{1b}[31m\u{9b}0m\u{202e}"), "a\\nb\\u{1b}[31m\\u{9b}0m\\u{202e}");
         assert_eq!(shown("one\ntwo\u{7}", true), "one\ntwo\\u{7}");
         assert_eq!(json_shown("{\n\"\u{9b}\"}"), "{\n\"\\u009b\"}");
+    }
+
+    #[test]
+    fn a_line_as_an_object_is_one_line_whatever_is_in_it() {
+        let text = as_object("a\n\"b\"\u{9b}");
+        assert_eq!(text, r#"{"line":"a\n\"b\"\u009b"}"#);
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub enum Operation {
         fua: bool,
         /// Fail with [`ErrorKind::NotSupported`] rather than be as slow as a write.
         fast_only: bool,
+        /// The space of these bytes may be given back to whatever is below the volume.
+        may_unmap: bool,
     },
     /// Tell what a range is used for.
     Hint {

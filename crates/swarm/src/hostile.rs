@@ -39,7 +39,10 @@ fn hostile(size: u64, random: &mut SplitMix) -> Operation {
     match random.below(7) {
         0 => Operation::Read { offset, len: u32::try_from(len).unwrap_or(u32::MAX) },
         1 => Operation::Trim { offset, len, fua },
-        2 => Operation::WriteZeroes { offset, len, fua, fast_only: random.coin() },
+        2 => {
+            let (fast_only, may_unmap) = (random.coin(), fua);
+            Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap }
+        }
         3 => Operation::Hint { offset, len, hint: Hint::DurabilityOnly },
         4 => Operation::WriteAtomic {
             extents: vec![(0, data(4096)), (offset, data(len))],

@@ -62,7 +62,10 @@ impl Life<'_> {
         self.oracle.sent(id, change);
         let (offset, len) = (start * SECTOR, count * SECTOR);
         let waiting = if fast_only { Waiting::FastZeroes } else { Waiting::Change };
-        self.send(Operation::WriteZeroes { offset, len, fua, fast_only }, waiting).map(drop)
+        // Both kinds at any place, without another number from the seed.
+        let may_unmap = count % 16 < 8 || count > 1024;
+        self.send(Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap }, waiting)
+            .map(drop)
     }
 
     pub(crate) fn trim(&mut self, place: Place, fua: bool) -> Result<(), String> {

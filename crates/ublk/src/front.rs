@@ -191,8 +191,8 @@ impl Ublk {
             }
             Asked::Flush => Operation::Flush,
             Asked::Discard => Operation::Trim { offset, len, fua: false },
-            Asked::Zeroes { is_durable: fua } => {
-                Operation::WriteZeroes { offset, len, fua, fast_only: false }
+            Asked::Zeroes { is_durable: fua, may_unmap } => {
+                Operation::WriteZeroes { offset, len, fua, fast_only: false, may_unmap }
             }
         })
     }

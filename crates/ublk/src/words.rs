@@ -196,7 +196,7 @@ pub(crate) enum Asked {
     Write { is_durable: bool },
     Flush,
     Discard,
-    Zeroes { is_durable: bool },
+    Zeroes { is_durable: bool, may_unmap: bool },
 }
 
 /// `ublksrv_io_desc`: a request. None if it is of a kind that was not offered.
@@ -218,7 +218,8 @@ impl Descriptor {
             1 => Asked::Write { is_durable },
             2 => Asked::Flush,
             3 => Asked::Discard,
-            5 => Asked::Zeroes { is_durable },
+            // `UBLK_IO_F_NOUNMAP`: the range is to stay allocated.
+            5 => Asked::Zeroes { is_durable, may_unmap: kind & 1 << 15 == 0 },
             _ => return None,
         };
         if asked == Asked::Flush {
@@ -299,6 +300,11 @@ mod tests {
         let expected =
             Descriptor { asked: Asked::Write { is_durable: true }, offset: 8192, len: 4096 };
         assert_eq!(durable, Some(expected));
+        for (flags, may_unmap) in [(0, true), (1 << 15, false)] {
+            let zeroes = Descriptor::from_words([5 | flags | 8 << 32, 16, 0]);
+            let asked = Asked::Zeroes { is_durable: false, may_unmap };
+            assert_eq!(zeroes, Some(Descriptor { asked, offset: 8192, len: 4096 }));
+        }
         let flush = Descriptor::from_words([2, u64::MAX, 0]);
         assert_eq!(flush, Some(Descriptor { asked: Asked::Flush, offset: 0, len: 0 }));
         for kind in [4, 13, 255] {

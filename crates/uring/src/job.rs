@@ -58,7 +58,7 @@ enum Step {
     Write(Segments),
     WriteZeros(Segments),
     ZeroRange,
-    Punch { instead_of_zero_range: bool },
+    Punch,
     Discard,
     Sync,
 }
@@ -106,7 +106,7 @@ impl Job {
             }
             Command::Trim { offset, len } => {
                 let step = match target.trim_by {
-                    TrimBy::Punch => Step::Punch { instead_of_zero_range: false },
+                    TrimBy::Punch => Step::Punch,
                     TrimBy::Discard => Step::Discard,
                     TrimBy::Nothing => return Progress::Done(ticket.complete(Ok(Payload::EMPTY))),
                 };
@@ -151,7 +151,7 @@ impl Job {
                 Operation::Write { offset, through }
             }
             Step::ZeroRange => Operation::ZeroRange { offset, len },
-            Step::Punch { .. } => Operation::Punch { offset, len },
+            Step::Punch => Operation::Punch { offset, len },
             Step::Discard => Operation::Discard { offset, len },
             Step::Sync => Operation::Sync,
         }
@@ -246,11 +246,11 @@ impl Job {
                 }
                 if self.at == self.end { self.transferred(target, pool) } else { self.next_zeros() }
             }
-            Step::ZeroRange | Step::Punch { .. } if self.durable => {
+            Step::ZeroRange | Step::Punch if self.durable => {
                 self.step = Step::Sync;
                 Progress::Again(self)
             }
-            Step::ZeroRange | Step::Punch { .. } | Step::Discard | Step::Sync => {
+            Step::ZeroRange | Step::Punch | Step::Discard | Step::Sync => {
                 Progress::Done(self.ticket.complete(Ok(Payload::EMPTY)))
             }
         }
@@ -299,12 +299,13 @@ impl Job {
             Step::ZeroRange => {
                 target.zero_range_was_refused();
                 if target.trim_by == TrimBy::Punch {
-                    Step::Punch { instead_of_zero_range: true }
+                    Step::Punch
                 } else {
                     zeros_to_write(self.end - self.at)
                 }
             }
-            Step::Punch { instead_of_zero_range: true } => zeros_to_write(self.end - self.at),
+            // What is trimmed by holes reads as zeros afterwards, by whatever means.
+            Step::Punch => zeros_to_write(self.end - self.at),
             // A discard is a hint: a device that takes none is free to ignore it.
             Step::Discard => return Progress::Done(self.ticket.complete(Ok(Payload::EMPTY))),
             _ => return self.failed(Errno::OPNOTSUPP, target),

@@ -42,9 +42,9 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// How a range can be made to read as zeros, or forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrimBy {
-    /// Deallocating file blocks, which then read as zeros.
+    /// Deallocating blocks of a file, or unmapping those of a device that zeroes by itself; they then read as zeros.
     Punch,
-    /// Telling the device, which promises nothing about later reads.
+    /// A discard of a device that promises nothing about later reads.
     Discard,
     /// Not at all: a trim is a hint, and succeeds without effect.
     Nothing,
@@ -366,6 +366,16 @@ fn can_punch(fd: &OwnedFd, stat: &Stat) -> bool {
     rustix::fs::fallocate(fd, mode, beyond, 4096).is_ok()
 }
 
+/// How a block device is trimmed. Since Linux 4.12 no device's discard is trusted to leave zeros; a hole that is punched into a device
+/// is zeroed by a command that lets the device unmap (`blkdev_fallocate`).
+fn trim_of_device(discards: bool, writes_zeroes: bool) -> TrimBy {
+    match (discards, writes_zeroes) {
+        (true, true) => TrimBy::Punch,
+        (true, false) => TrimBy::Discard,
+        (false, _) => TrimBy::Nothing,
+    }
+}
+
 fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, OpenError> {
     let failed = |errno| OpenError::from_errno("open", shown, errno);
     let mut flags = access_flags(options);
@@ -399,6 +409,10 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         ));
     }
     let caches_writes = !options.direct && !options.read_only;
+    let trim_by = trim_of_device(attributes.discards(), attributes.writes_zeroes());
+    // A mechanical disk offloads the transfer of zeros, not the time to write them; one that discards as well is a device of
+    // another kind that says it turns (a loop device, a thin volume).
+    let fast_zero = trim_by == TrimBy::Punch || (attributes.writes_zeroes() && !rotational);
     Ok(Target {
         cached: None,
         page_cache: caches_writes.then(|| PageCache::new(true)),
@@ -410,10 +424,8 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
             rotational,
             rotation_period: rotation_period(attributes.revolutions_per_minute(), None),
             volatile_cache: attributes.write_back_cache().unwrap_or(true),
-            // Since Linux 4.12 no device's discard is trusted to leave zeros.
-            trim_reads_zero: false,
-            // A mechanical disk offloads the transfer of zeros, not the time to write them.
-            fast_zero: attributes.writes_zeroes() && !rotational,
+            trim_reads_zero: trim_by == TrimBy::Punch,
+            fast_zero,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: options.queue_depth,
             width: 1,
@@ -428,7 +440,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         },
         way_past_cache: None,
         is_past_cache: AtomicBool::new(false),
-        trim_by: if attributes.discards() { TrimBy::Discard } else { TrimBy::Nothing },
+        trim_by,
         notes,
         is_file: false,
         beneath,

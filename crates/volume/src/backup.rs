@@ -10,7 +10,9 @@ use crate::dump::{Slot, read_long, read_slots};
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
 use crate::presets::Presets;
+use crate::probe::{Contents, Finding, HEAD_BYTES, probe};
 use crate::sync_io::SyncIo;
+use nearhead_disk::DiskError;
 use nearhead_format::backup::BackupHead;
 use nearhead_format::snapshot::BodyReader;
 use nearhead_format::{SnapshotHeader, Superblock, VolumeId};
@@ -137,6 +139,8 @@ pub struct Present {
     pub superblock: Option<Superblock>,
     /// Number of its newest sound snapshot, if one is.
     pub snapshot_number: Option<u64>,
+    /// What another program put over the superblocks, if it is known.
+    pub foreign: Option<Contents>,
 }
 
 /// Looks at what a restore of `backup` would replace. Refused if the device belongs to another volume, is too small, or a
@@ -158,7 +162,8 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
             // A snapshot may lie on one of them.
             data_devices::join(io, &backup.superblock).map_err(|error| failed(&error))?;
             let slots = read_slots(io, &backup.superblock);
-            return Ok(Present { superblock: None, snapshot_number: newest(&slots) });
+            let foreign = foreign(io).map_err(|error| failed(&error))?;
+            return Ok(Present { superblock: None, snapshot_number: newest(&slots), foreign });
         }
         Err(error) => return Err(failed(&error)),
     };
@@ -166,7 +171,21 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
         return Err(other_volume(&backup.head.volume_id, &hex(&superblock.volume_id)));
     }
     let snapshot_number = newest(&read_slots(io, &superblock));
-    Ok(Present { superblock: Some(superblock), snapshot_number })
+    Ok(Present { superblock: Some(superblock), snapshot_number, foreign: None })
+}
+
+/// What has a name at the start of a device without a superblock of ours. Damage has none, and the end may be clients' data.
+fn foreign(io: &mut SyncIo<'_>) -> Result<Option<Contents>, DiskError> {
+    let bytes = io.disk().properties().capacity_bytes;
+    let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
+    let contents = probe(bytes, &head, &[]);
+    let is_of_others = |found: &Finding| !found.what.contains("Nearhead");
+    Ok(match contents {
+        Contents::Known(findings) if findings.iter().any(is_of_others) => {
+            Some(Contents::Known(findings.into_iter().filter(is_of_others).collect()))
+        }
+        _ => None,
+    })
 }
 
 fn newest(slots: &[Slot; 2]) -> Option<u64> {

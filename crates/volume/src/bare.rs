@@ -299,6 +299,14 @@ impl<D: Disk> BareDisk<D> {
                     durable: *fua && whole,
                 }
             }
+            // Bytes that read as zeros once they are trimmed need not stay allocated.
+            Operation::WriteZeroes { offset, len, fua, may_unmap: true, .. }
+                if self.disk.properties().trim_reads_zero =>
+            {
+                flush_after = *fua;
+                leaves_dirt = true;
+                Command::Trim { offset: *offset, len: *len }
+            }
             Operation::WriteZeroes { offset, len, fua, .. } => {
                 leaves_dirt = !*fua;
                 Command::WriteZeroes { offset: *offset, len: *len, durable: *fua }

@@ -7,9 +7,7 @@ use crate::blanks;
 use crate::data_devices;
 use crate::map_device;
 use crate::presets::NamedPreset;
-use crate::probe::{
-    Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on, probe,
-};
+use crate::probe::{Contents, Finding, look_for_remains, look_for_remains_on, probe_ends};
 use crate::sizes;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{At, DiskError, Lane, Properties, Zones};
@@ -339,11 +337,7 @@ fn refuse(
     if !remains.is_empty() {
         return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
     }
-    let (head_bytes, tail_bytes) = (bytes.min(HEAD_BYTES as u64), bytes.min(TAIL_BYTES as u64));
-    let at = |offset| At { lane, offset };
-    let head = io.read(at(0), head_bytes as usize)?;
-    let tail = io.read(at(bytes - tail_bytes), tail_bytes as usize)?;
-    match probe(bytes, &head, &tail) {
+    match probe_ends(bytes, |offset, len| io.read(At { lane, offset }, len))? {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),
     }

@@ -14,6 +14,7 @@ use crate::forget;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock_to_change};
 use crate::presets::{NamedPreset, Presets};
+use crate::probe::{Contents, Finding, HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::{
@@ -73,6 +74,15 @@ pub enum GrowError {
     },
     /// The map could not be written to the slot that stays.
     Slot(String),
+    /// There is something behind the volume that another program knows.
+    Used {
+        /// The device.
+        device: String,
+        /// End of the volume, in bytes.
+        from: u64,
+        /// What was found.
+        found: String,
+    },
     /// The sizes do not fit.
     Layout(LayoutError),
     /// The device failed.
@@ -102,6 +112,11 @@ impl fmt::Display for GrowError {
                 "grow {device}: expected room for more logs in the snapshots, found it full at \
                  {groups_max} groups, fixed at creation; copy to a new volume instead, made with --grow-to or \
                  with a larger map device"
+            ),
+            Self::Used { device, from, found } => write!(
+                formatter,
+                "grow {device}: expected nothing of others behind the volume's end at byte {from}, found {found}; if it is not needed, \
+                 zero it first (`dd if=/dev/zero of={device} oseek={from} oflag=seek_bytes bs=1M`), then grow"
             ),
             Self::Slot(problem) => write!(formatter, "grow: {problem}"),
             Self::Layout(error) => write!(formatter, "grow: {error}"),
@@ -137,7 +152,40 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     // What limits the groups is the room for the map, wherever that is.
     let map_slot_bytes = map_device::place(io, &before)?.slots.bytes;
-    growth((&before, &preset), capacity, map_slot_bytes, &device)
+    let growth = growth((&before, &preset), capacity, map_slot_bytes, &device)?;
+    refuse_what_is_behind(io, &growth.before, (&device, capacity))?;
+    Ok(growth)
+}
+
+/// Refuses to take in what another program may still need. Data of an unknown kind does not count: nearly every device that became larger has
+/// some there.
+fn refuse_what_is_behind(
+    io: &mut SyncIo<'_>,
+    before: &Superblock,
+    (device, capacity): (&str, u64),
+) -> Result<(), GrowError> {
+    let from = before.layout.device_bytes;
+    let bytes = capacity.saturating_sub(from);
+    let head = io.read(from, bytes.min(HEAD_BYTES as u64) as usize)?;
+    let tail_bytes = bytes.min(TAIL_BYTES as u64);
+    let tail = io.read(capacity - tail_bytes, tail_bytes as usize)?;
+    // By its own start, and by the device's end.
+    let (at_start, at_end) = (probe(bytes, &head, &[]), probe(capacity, &[], &tail));
+    // The end of a growth that was broken off is no reason to refuse the next one.
+    let own = |finding: &Finding| finding.what == "Nearhead volume" && finding.offset >= from;
+    let of = |contents: Contents| match contents {
+        Contents::Known(findings) => findings,
+        Contents::Empty | Contents::Unknown { .. } => Vec::new(),
+    };
+    let moved =
+        of(at_start).into_iter().map(|found| Finding { offset: from + found.offset, ..found });
+    let others: Vec<Finding> =
+        moved.chain(of(at_end).into_iter().filter(|finding| !own(finding))).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let (device, found) = (device.to_owned(), Contents::Known(others).to_string());
+    Err(GrowError::Used { device, from, found })
 }
 
 /// How the volume `before` of this preset would grow over all of a device with so many bytes.

@@ -39,7 +39,10 @@ pub use lanes::Lanes;
 pub use losses::{LossEvent, LossReport};
 pub use open::{OpenError, find_superblock};
 pub use presets::{DEFAULT_PRESET, Facts, NamedPreset, PRESETS, Presets, UnknownPreset};
-pub use probe::{Contents, Finding, probe};
+pub use probe::{
+    Contents, Finding, HEAD_BYTES as PROBED_START_BYTES, TAIL_BYTES as PROBED_END_BYTES, probe,
+    probe_ends,
+};
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};
 pub use volume::{Clock, Volume};

@@ -1,4 +1,4 @@
-//! What a device holds already, so that `create` never destroys it unasked: told from its two ends, and for what is
+//! What a device holds already, so that no command destroys it unasked: told from its two ends, and for what is
 //! left of our own volumes from some places in between ([`remains`]).
 //!
 //! [`probe`] is a pure function over bytes: it performs no I/O and trusts nothing it reads. It must never call
@@ -19,9 +19,10 @@ use std::fmt;
 /// the farthest of all. Less is allowed and sees less.
 pub const HEAD_BYTES: usize = 256 * 1024;
 
-/// How much of the device's end to hand to [`probe`]: a RAID superblock of version 0.90 begins up
-/// to 128 KiB before it. Less is allowed and sees less.
-pub const TAIL_BYTES: usize = 128 * 1024;
+/// How much of the device's end to hand to [`probe`]: the last ZFS label ends at a multiple of 256 KiB,
+/// and its uberblocks begin 128 KiB before that. A RAID superblock of version 0.90 begins up to 128 KiB
+/// before the end. Less is allowed and sees less.
+pub const TAIL_BYTES: usize = 384 * 1024;
 
 /// Something recognised on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +150,20 @@ pub fn probe(device_bytes: u64, head: &[u8], tail: &[u8]) -> Contents {
         Some(offset) => Contents::Unknown { offset },
         None => Contents::Empty,
     }
+}
+
+/// The same of a device that is read by `read(offset, len)`: only its two ends are. A failure to read is the caller's to report; it
+/// never means that nothing is there.
+pub fn probe_ends<B: std::ops::Deref<Target = [u8]>, E>(
+    device_bytes: u64,
+    mut read: impl FnMut(u64, usize) -> Result<B, E>,
+) -> Result<Contents, E> {
+    // Both fit: they are at most the constants.
+    let head_bytes = device_bytes.min(HEAD_BYTES as u64) as usize;
+    let tail_bytes = device_bytes.min(TAIL_BYTES as u64) as usize;
+    let head = read(0, head_bytes)?;
+    let tail = read(device_bytes - tail_bytes as u64, tail_bytes)?;
+    Ok(probe(device_bytes, &head, &tail))
 }
 
 #[cfg(test)]

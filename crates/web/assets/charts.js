@@ -3,7 +3,30 @@
 
 import { drawn } from "./words.js";
 
-const WIDTH = 640, HEIGHT = 220, LEFT = 62, RIGHT = 28, TOP = 26, BOTTOM = 44;
+const HEIGHT = 220, LEFT = 62, RIGHT = 28, BOTTOM = 44;
+/** Room of a row of the key, and of a label below the axis. */
+const KEY_ROW = 18, LABEL_WIDTH = 46;
+
+/** Units of a drawing as wide as `box`: on a narrow screen fewer, so that one is a pixel and text keeps its size. */
+export const widthOf = (box) => Math.max(280, Math.min(640, Math.floor(box.clientWidth || 640)));
+
+/** The ticks that have room for their labels: every one, every second, and so on. */
+export function labelled(ticks, room) {
+  const every = Math.max(1, Math.ceil((ticks.length * LABEL_WIDTH) / Math.max(1, room)));
+  return new Set(ticks.filter((_, index) => (ticks.length - 1 - index) % every === 0));
+}
+
+/** Where each of `words` stands in a key `width` wide: `[x, row]`, `each` units for a letter and `extra` beside them. */
+export function keyPlaces(words, from, width, extra, each) {
+  let x = from, row = 0;
+  return words.map((word) => {
+    const wide = extra + each * word.length;
+    if (x > from && x + wide > width) { x = from; row += 1; }
+    const place = [x, row];
+    x += wide;
+    return place;
+  });
+}
 
 /** Whole steps up to `most`: about four, each 1, 2 or 5 times a power of ten. */
 export function steps(most) {
@@ -35,7 +58,8 @@ function scale(ticks, from, to, log) {
 export class Chart {
   constructor(box, title) {
     this.cursor = null;
-    this.svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0", "aria-label": title });
+    this.box = box;
+    this.svg = drawn("svg", { role: "img", tabindex: "0", "aria-label": title });
     this.said = document.createElement("p");
     this.said.className = "detail";
     this.said.setAttribute("aria-live", "polite");
@@ -49,28 +73,33 @@ export class Chart {
   draw(what) {
     this.what = what;
     const { rows, x, y } = what;
-    this.across = scale(x.ticks, LEFT, WIDTH - RIGHT, x.log);
+    const wide = this.width = widthOf(this.box), right = wide - RIGHT;
+    const key = keyPlaces(rows.map((row) => row.name), LEFT, wide, 60, 7);
+    const keyRows = 1 + Math.max(0, ...key.map(([, row]) => row));
+    const TOP = 8 + KEY_ROW * keyRows;
+    this.svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT}`);
+    this.across = scale(x.ticks, LEFT, right, x.log);
     const up = scale(y.ticks, HEIGHT - BOTTOM, TOP, y.log);
     const parts = [];
     for (const tick of y.ticks) {
-      parts.push(drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: up(tick), y2: up(tick) }));
+      parts.push(drawn("line", { class: "grid", x1: LEFT, x2: right, y1: up(tick), y2: up(tick) }));
       parts.push(drawn("text", { x: LEFT - 6, y: up(tick) + 4, "text-anchor": "end" }, y.words(tick)));
     }
+    const named = labelled(x.ticks, right - LEFT);
     for (const tick of x.ticks) {
       parts.push(drawn("line", { class: "grid", x1: this.across(tick), x2: this.across(tick), y1: TOP, y2: HEIGHT - BOTTOM }));
-      parts.push(drawn("text", { x: this.across(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, x.words(tick)));
+      if (named.has(tick)) parts.push(drawn("text", { x: this.across(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, x.words(tick)));
     }
-    parts.push(drawn("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
-    parts.push(drawn("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x.title));
-    let key = LEFT;
+    parts.push(drawn("line", { class: "axis", x1: LEFT, x2: right, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
+    parts.push(drawn("text", { x: (LEFT + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x.title));
     rows.forEach((row, index) => {
+      const [keyX, keyRow] = key[index], keyY = 12 + KEY_ROW * keyRow;
       for (const piece of pieces(row.points)) {
         const line = piece.map(([at, value]) => `${this.across(at).toFixed(1)},${up(value).toFixed(1)}`).join(" ");
         parts.push(drawn("polyline", { class: `row row-${index}`, points: line }));
       }
-      parts.push(drawn("line", { class: `row row-${index}`, x1: key, x2: key + 24, y1: 12, y2: 12 }));
-      parts.push(drawn("text", { class: `key-${index}`, x: key + 30, y: 16 }, row.name));
-      key += 60 + 7 * row.name.length;
+      parts.push(drawn("line", { class: `row row-${index}`, x1: keyX, x2: keyX + 24, y1: keyY, y2: keyY }));
+      parts.push(drawn("text", { class: `key-${index}`, x: keyX + 30, y: keyY + 4 }, row.name));
     });
     this.mark = drawn("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     this.svg.replaceChildren(...parts, this.mark);
@@ -83,7 +112,7 @@ export class Chart {
 
   point(event) {
     const box = this.svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
+    const at = ((event.clientX - box.left) / box.width) * this.width;
     let nearest = null;
     this.places.forEach((place, index) => {
       const far = Math.abs(this.across(place) - at);

@@ -1,16 +1,18 @@
 // The logs by their place on the disk: how much of each is needed, how much waits for the next snapshot to be free, and where the head is
 // taken to be. With the focus the arrow keys go from one to the next.
 
+import { keyPlaces, widthOf } from "./charts.js";
 import { drawn, percent } from "./words.js";
 
-const WIDTH = 640, HEIGHT = 110, TOP = 18, FLOOR = 84;
+const TOP = 18, FLOOR = 84, KEY = 94, KEY_ROW = 16;
 
 export class DiskMap {
   constructor(box, detail) {
     this.detail = detail;
     this.chosen = null;
     this.map = { cells: [], head_cell: null };
-    this.svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0", "aria-label": "Fill of the logs along the disk" });
+    this.box = box;
+    this.svg = drawn("svg", { role: "img", tabindex: "0", "aria-label": "Fill of the logs along the disk" });
     box.replaceChildren(this.svg);
     this.svg.addEventListener("pointermove", (event) => {
       const box = this.svg.getBoundingClientRect();
@@ -29,7 +31,7 @@ export class DiskMap {
 
   draw(map) {
     this.map = map;
-    const wide = WIDTH / Math.max(1, map.cells.length), gap = wide > 4 ? 1 : 0;
+    const width = widthOf(this.box), wide = width / Math.max(1, map.cells.length), gap = wide > 4 ? 1 : 0;
     const parts = [];
     const bar = (kind, index, from, to) => {
       const high = Math.max(0, ((to - from) / 100) * (FLOOR - TOP));
@@ -40,17 +42,19 @@ export class DiskMap {
       const needed = Math.min(cell.needed_pct, 100), full = Math.max(needed, Math.min(cell.fill_pct, 100));
       parts.push(bar("waits", index, needed, full), bar("needed", index, 0, needed));
     });
-    parts.push(drawn("rect", { class: "empty", x: .5, y: TOP, width: WIDTH - 1, height: FLOOR - TOP }));
+    parts.push(drawn("rect", { class: "empty", x: .5, y: TOP, width: width - 1, height: FLOOR - TOP }));
     if (map.head_cell !== null && map.head_cell !== undefined) {
       const at = (map.head_cell + .5) * wide;
       parts.push(drawn("path", { class: "head", d: `M${at - 6} 2h12l-6 12z` }));
     }
     const legend = [["needed", "needed"], ["waits", "free after the next snapshot"], ["head", "head, as far as known"]];
-    let x = 0;
-    for (const [kind, words] of legend) {
-      parts.push(drawn("rect", { class: kind, x, y: 94, width: 12, height: 12 }), drawn("text", { x: x + 18, y: 104 }, words));
-      x += 40 + 6.4 * words.length;
-    }
+    const places = keyPlaces(legend.map(([, words]) => words), 0, width, 40, 6.4);
+    legend.forEach(([kind, words], index) => {
+      const [x, row] = places[index], y = KEY + KEY_ROW * row;
+      parts.push(drawn("rect", { class: kind, x, y, width: 12, height: 12 }), drawn("text", { x: x + 18, y: y + 10 }, words));
+    });
+    const high = KEY + KEY_ROW * (1 + places[places.length - 1][1]);
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${high}`);
     this.frame = drawn("rect", { class: "chosen", y: TOP, height: FLOOR - TOP, width: wide, visibility: "hidden" });
     this.wide = wide;
     this.svg.replaceChildren(...parts, this.frame);

@@ -40,13 +40,14 @@ function link(state, words) {
 }
 
 function title(report) {
-  document.title = `${report.health.state}: ${report.target} · Nearhead`;
-  at("target").textContent = report.target;
+  const label = report.volume.label, heading = label ? `${label} (${report.target})` : report.target;
+  document.title = `${report.health.state}: ${heading} · Nearhead`;
+  at("target").textContent = heading;
   const badge = at("health");
   badge.dataset.state = report.health.state;
   if (badge.textContent !== report.health.state) badge.textContent = report.health.state;
   const served = report.served;
-  const about = [report.volume.label, `preset ${report.volume.preset}`, size(report.volume.client_bytes), report.state.phase];
+  const about = [`preset ${report.volume.preset}`, size(report.volume.client_bytes), report.state.phase];
   if (served) about.push(`for ${span(served.uptime_s)}`, served.read_only ? "read-only" : "");
   at("about").textContent = about.filter(Boolean).join(" · ");
   const reasons = report.health.reasons ?? [];

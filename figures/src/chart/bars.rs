@@ -3,11 +3,11 @@
 //! Every bar carries its value as text, so that a chart can be read without its table.
 
 use super::lines::label;
-use super::{COLOURS, Legend, SIZE, drawn, failed};
+use super::{COLOURS, Legend, SIZE, SMALL_TEXT, drawn, failed};
 use plotters::prelude::*;
 
 /// Margins and labels beside the bars.
-const PLOT_MARGIN: u32 = 72;
+const PLOT_MARGIN: u32 = 80;
 /// Height of a value over its bar, in pixels, with the space below it.
 const VALUE_HEIGHT: i32 = 14;
 
@@ -40,8 +40,8 @@ impl BarChart<'_> {
             builder
                 .caption(self.title, ("sans-serif", 17))
                 .margin(12)
-                .x_label_area_size(34)
-                .y_label_area_size(48);
+                .x_label_area_size(36)
+                .y_label_area_size(56);
             if self.decades {
                 let top = 10_f64.powf(highest.log10().ceil()).max(10.0);
                 let base = 10_f64.powf(self.smallest().log10().floor()).min(1.0);
@@ -88,7 +88,7 @@ impl BarChart<'_> {
             .x_label_formatter(&name_of_group)
             .y_label_formatter(&|y| label(if self.decades { y.log10() } else { *y }, self.decades))
             .y_desc(self.unit)
-            .label_style(("sans-serif", 13))
+            .label_style(("sans-serif", SMALL_TEXT))
             .draw()
             .map_err(failed)?;
         let bar = 0.8 / self.series.len() as f64;
@@ -110,7 +110,7 @@ impl BarChart<'_> {
                 .map(|(group, value)| {
                     let left = group as f64 + 0.1 + series as f64 * bar;
                     let top = self.free_of_limit(group, value.max(base), height);
-                    let style = ("sans-serif", 11).into_font();
+                    let style = ("sans-serif", SMALL_TEXT).into_font();
                     EmptyElement::at((left, top))
                         + Text::new(shown(*value, bar_px), (2, -12), style)
                 })
@@ -142,6 +142,6 @@ type Context<'a, 'b, Y> =
 fn shown(value: f64, bar_px: f64) -> String {
     let full = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
     let short = format!("{value:.0}");
-    let fits = |text: &str| text.len() as f64 * 6.5 <= bar_px;
+    let fits = |text: &str| text.len() as f64 * 7.0 <= bar_px;
     [full, short].into_iter().find(|text| fits(text)).unwrap_or_default()
 }

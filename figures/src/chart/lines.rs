@@ -1,10 +1,10 @@
 //! Lines as SVG: cumulative distributions, speed-ups over percentiles, throughput over a count.
 
-use super::{COLOURS, Legend, drawn, failed};
+use super::{COLOURS, Legend, SMALL_TEXT, drawn, failed};
 use plotters::prelude::*;
 
 /// Names on a linear axis, at most.
-const LABELS: usize = 11;
+const LABELS: usize = 9;
 
 /// Points of one line, in order of x.
 pub(super) type Points = Vec<(f64, f64)>;
@@ -44,7 +44,7 @@ impl LineChart<'_> {
                 // Half of the last label stands outside.
                 .margin_right(28)
                 .x_label_area_size(40)
-                .y_label_area_size(52)
+                .y_label_area_size(58)
                 .build_cartesian_2d(x.0..x.1, y.0..y.1)
                 .map_err(failed)?;
             // Of a logarithmic axis the decades are named, and nothing between them.
@@ -60,7 +60,7 @@ impl LineChart<'_> {
                 .y_label_formatter(&|value| label(*value, self.y_decades))
                 .x_desc(self.x_label)
                 .y_desc(self.y_label)
-                .label_style(("sans-serif", 12))
+                .label_style(("sans-serif", SMALL_TEXT))
                 .draw()
                 .map_err(failed)?;
             for (index, (_, points)) in scaled.into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Where a disk's head was over time, as SVG: a thin line from each place to the next, and marks for what was done there.
 
 use super::lines::Points;
-use super::{COLOURS, Legend, drawn, failed};
+use super::{COLOURS, Legend, SMALL_TEXT, drawn, failed};
 use plotters::prelude::*;
 
 /// What a chart of a head's way shows.
@@ -36,7 +36,7 @@ impl PathChart<'_> {
                 .caption(self.title, ("sans-serif", 17))
                 .margin(12)
                 .x_label_area_size(40)
-                .y_label_area_size(52)
+                .y_label_area_size(58)
                 .build_cartesian_2d(0.0..self.ends.0, 0.0..self.ends.1)
                 .map_err(failed)?;
             context
@@ -46,7 +46,7 @@ impl PathChart<'_> {
                 .y_label_formatter(&|value| format!("{value:.0}"))
                 .x_desc(self.x_label)
                 .y_desc(self.y_label)
-                .label_style(("sans-serif", 12))
+                .label_style(("sans-serif", SMALL_TEXT))
                 .draw()
                 .map_err(failed)?;
             let way = PathElement::new(self.path.1.clone(), WAY.stroke_width(1));

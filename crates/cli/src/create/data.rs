@@ -2,6 +2,7 @@
 
 use super::CreateArgs;
 use crate::target::{Beside, has_its_own_size};
+use crate::unfinished::Unfinished;
 use crate::units::ByteSize;
 use nearhead_arrays::{ArraySpec, MISSING};
 use nearhead_format::data_device::DATA_START_BYTES;
@@ -61,6 +62,7 @@ pub(super) fn preset(args: &CreateArgs, beside: &Beside) -> Result<NamedPreset, 
 pub(super) fn make_images(
     args: &CreateArgs,
     beside: &Beside,
+    unfinished: &Unfinished,
     images: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     let (target, Beside { data, logs }) = (args.target(), beside);
@@ -98,7 +100,7 @@ pub(super) fn make_images(
                  have `create {flag} SIZE` make a new image file of each that is missing"
             ));
         };
-        nearhead_uring::create_image(path, size.0).map_err(|error| error.to_string())?;
+        super::new_image(path, size, unfinished)?;
         images.push(path.to_owned());
     }
     Ok(())

@@ -1,16 +1,20 @@
 //! `nearhead mkfs`: an empty ext4 file system on a volume.
 //!
 //! The metadata is made by `mkfs.ext4` of e2fsprogs in a sparse file and copied from there: what others read is made by those who
-//! defined it. Nothing else of the volume is read or kept.
+//! defined it. Nothing else of the volume is read or kept. Content of any kind is refused unless the operator insists. The ends of the
+//! volume, where file systems have their superblocks, are zeroed first and the first block is written last: what an interruption leaves
+//! is never taken for a file system.
 
 use crate::offline::{self, Offline};
 use crate::target::{Access, DiskArgs};
+use crate::unfinished::Unfinished;
 use crate::units::ByteSize;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_ext4::Ext4;
-use nearhead_output::say;
+use nearhead_output::{say, say_json};
 use nearhead_service::{Operation, Service};
+use nearhead_volume::{PROBED_END_BYTES, PROBED_START_BYTES, probe_ends};
 use rustix::fs::SeekFrom;
+use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,10 +24,12 @@ use std::path::PathBuf;
 const LEFT_OUT: &str = "^has_journal,^dir_index,^resize_inode,^orphan_file";
 /// Bytes copied at once.
 const PIECE_BYTES: u64 = 256 << 10;
-/// What is given back in one request.
+/// The block with the superblock.
+const FIRST_BYTES: u64 = 4096;
+/// Bytes of one trim.
 const TRIM_BYTES: u64 = 1 << 30;
 
-/// What `nearhead mkfs` is told.
+/// Arguments of `nearhead mkfs`.
 #[derive(clap::Args, Debug)]
 pub struct MkfsArgs {
     /// The volume: block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
@@ -34,12 +40,23 @@ pub struct MkfsArgs {
     /// Bytes for each inode that there is room for [default: as mkfs.ext4 has it]
     #[arg(long, value_name = "BYTES")]
     pub bytes_per_inode: Option<ByteSize>,
-    /// Also over a file system that is there
+    /// Overwrite whatever is on the volume
     #[arg(long)]
     pub force: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     /// How the disk is driven.
     pub disk: DiskArgs,
+}
+
+/// The file system that was made.
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    target: &'a str,
+    size_bytes: u64,
+    label: &'a str,
 }
 
 /// Runs the command.
@@ -47,15 +64,23 @@ pub fn run(args: &MkfsArgs) -> Result<(), String> {
     let mut offline = offline::open(&args.target, Access::Write, &args.disk, false)?;
     refuse_to_overwrite(args, &mut offline)?;
     let size = offline.volume.info().size_bytes;
-    let (file, path) = scratch(size)?;
+    let unfinished = Unfinished::begin("mkfs")?;
+    let (file, path) = scratch(size, &unfinished)?;
     let made = make(args, &path).and_then(|()| {
+        unfinished
+            .leaves(&format!("{} holds no file system; run `nearhead mkfs` again", args.target));
+        clear_ends(&mut offline, size)?;
         give_back(&mut offline, size)?;
         copy(&file, &mut offline)
     });
-    // It is gone in any case: nobody needs it.
+    // It is gone in any case: no command needs it.
     let _ = std::fs::remove_file(&path);
     made?;
     offline.close()?;
+    unfinished.finish();
+    if args.json {
+        return say_json(&Made { target: &args.target, size_bytes: size, label: &args.label });
+    }
     say(&format!("made an ext4 file system of {} on {}", ByteSize(size), args.target));
     Ok(())
 }
@@ -64,23 +89,49 @@ fn refuse_to_overwrite(args: &MkfsArgs, offline: &mut Offline) -> Result<(), Str
     if args.force {
         return Ok(());
     }
-    let first = offline.read(0, nearhead_ext4::BLOCK_BYTES as u32)?;
-    match Ext4::probe(&first) {
-        Ok(_) => Err(format!(
-            "mkfs {}: expected a volume without a file system, found one; --force makes a new one over it",
-            args.target
-        )),
-        Err(_) => Ok(()),
+    let size = offline.volume.info().size_bytes;
+    // What cannot be read may be anything.
+    let found =
+        probe_ends(size, |offset, len| offline.read(offset, len as u32)).map_err(|error| {
+            format!(
+                "mkfs {}: cannot find out what is on the volume: {error}; --force overwrites it",
+                args.target
+            )
+        })?;
+    if found.is_empty() {
+        return Ok(());
     }
+    Err(format!(
+        "mkfs {}: expected an empty volume, found {found}; use another volume, or --force to overwrite what is there",
+        args.target
+    ))
+}
+
+/// Zeros where file systems and others have what they are known by.
+fn clear_ends(offline: &mut Offline, size: u64) -> Result<(), String> {
+    let (start, end) = (size.min(PROBED_START_BYTES as u64), size.min(PROBED_END_BYTES as u64));
+    for (offset, len) in [(0, start), (size - end, end)] {
+        let (fua, fast_only, may_unmap) = (false, false, true);
+        offline.request(Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap })?;
+    }
+    offline.request(Operation::Flush)
 }
 
 /// A sparse file of this length that only this process needs.
-fn scratch(size: u64) -> Result<(File, PathBuf), String> {
+fn scratch(size: u64, unfinished: &Unfinished) -> Result<(File, PathBuf), String> {
     let path = std::env::temp_dir().join(format!("nearhead-mkfs-{}", std::process::id()));
     let failed = |error: io::Error| format!("cannot use {}: {error}", path.display());
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
     let file = file.map_err(failed)?;
-    file.set_len(size).map_err(failed)?;
+    unfinished.add(&path);
+    unfinished.are_locked();
+    if let Err(error) = file.set_len(size) {
+        let _ = std::fs::remove_file(&path);
+        return Err(format!(
+            "{}; its file system takes no file of the volume's size: set TMPDIR to a folder on another",
+            failed(error)
+        ));
+    }
     Ok((file, path))
 }
 
@@ -101,7 +152,7 @@ fn make(args: &MkfsArgs, path: &PathBuf) -> Result<(), String> {
     Err(format!("mkfs.ext4: {}", String::from_utf8_lossy(&told.stderr).trim()))
 }
 
-/// Nothing of what the volume held is needed.
+/// Frees the content of the volume.
 fn give_back(offline: &mut Offline, size: u64) -> Result<(), String> {
     let mut offset = 0;
     while offset < size {
@@ -112,12 +163,12 @@ fn give_back(offline: &mut Offline, size: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies what is stored in the file.
+/// Copies what is stored in the file, the first block last.
 fn copy(file: &File, offline: &mut Offline) -> Result<(), String> {
     let failed =
         |error: &dyn std::fmt::Display| format!("mkfs: cannot read what was made: {error}");
     let size = file.metadata().map_err(|error| failed(&error))?.len();
-    let mut at = 0;
+    let mut at = FIRST_BYTES;
     while at < size {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
@@ -135,5 +186,9 @@ fn copy(file: &File, offline: &mut Offline) -> Result<(), String> {
             at += len;
         }
     }
-    offline.request(Operation::Flush)
+    offline.request(Operation::Flush)?;
+    let mut first = BufferMut::zeroed(FIRST_BYTES as usize);
+    file.read_exact_at(&mut first, 0).map_err(|error| failed(&error))?;
+    let data = Payload::Bytes(first.freeze());
+    offline.request(Operation::Write { offset: 0, data, fua: true })
 }

@@ -9,7 +9,7 @@ use nearhead_output::plain;
 use serde::Serialize;
 
 /// Between two reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Rates {
     pub target: String,
     pub preset: String,

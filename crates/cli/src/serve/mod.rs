@@ -92,7 +92,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let _ = nearhead_uring::ask_for_short_slices();
     showing.prepare();
     memory::refuse_more_than_there_is(args)?;
-    let target = with_read_cache(open_target(args, &name, access)?, args)?;
+    let target = with_read_cache(open_target(args, &name, access, &signals)?, args)?;
     for line in &target.notes {
         note(line);
     }
@@ -148,7 +148,12 @@ fn growing(args: &ServeArgs, target: &str, start: std::time::Instant) -> Growing
     Growing::new(target.to_owned(), Box::new(reopen))
 }
 
-fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, String> {
+fn open_target(
+    args: &ServeArgs,
+    name: &str,
+    access: Access,
+    signals: &Signals,
+) -> Result<Target, String> {
     let disk = args.disk.clone();
     let backing = backing_path(name)?;
     let missing = backing.as_deref().is_none_or(|path| !path.exists());
@@ -171,7 +176,7 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
             json: false,
             disk,
         };
-        let (target, superblock) = create::create(&create)?;
+        let (target, superblock) = signals.leave_to(|| create::create(&create))?;
         note(&format!(
             "created a volume of {} on {name}",
             ByteSize(superblock.layout.client_bytes())

@@ -52,6 +52,14 @@ impl Signals {
         Ok(Self { exit_at_once, hangup })
     }
 
+    /// Runs `act`, which handles the signals that stop by itself.
+    pub fn leave_to<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.exit_at_once.store(false, Ordering::SeqCst);
+        let outcome = act();
+        self.exit_at_once.store(true, Ordering::SeqCst);
+        outcome
+    }
+
     /// Whoever looks now and then says that a SIGHUP came.
     pub fn hangup(&self) -> Hangup {
         self.hangup.clone()

@@ -15,6 +15,8 @@ use std::io::{self, IsTerminal, Write as _};
 const EIGHTHS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Left of everything.
 const MARGIN: usize = 10;
+/// Columns from which rates and latencies stand side by side: the margin, 23 columns of rates, two between and 45 of latencies.
+const WIDE_COLUMNS: usize = MARGIN + 23 + 2 + 45;
 /// Of a terminal that does not say.
 const COLUMNS_DEFAULT: usize = 80;
 const ROWS_DEFAULT: usize = 24;
@@ -22,12 +24,15 @@ const ROWS_DEFAULT: usize = 24;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A frame of so many columns.
+/// A frame for a terminal of `columns` columns. No line is longer; a value that does not fit goes on below its beginning.
 pub(super) fn frame(rates: &Rates, columns: usize) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", format!("{name:<MARGIN$}{value}").trim_end());
+        let rows = wrapped(value, columns.saturating_sub(MARGIN));
+        for (row, name) in rows.iter().zip(std::iter::once(name).chain(std::iter::repeat(""))) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{}", format!("{name:<MARGIN$}{row}").trim_end());
+        }
     };
     let reasons = rates.reasons.join("; ");
     let colon = if reasons.is_empty() { "" } else { ": " };
@@ -36,23 +41,7 @@ pub(super) fn frame(rates: &Rates, columns: usize) -> String {
     line("volume", &format!("{} ({preset}, {size}), {phase}, up {up}", plain(target)));
     line("health", &format!("{}{colon}{reasons}", rates.health));
     line("", "");
-    line("", "   per s        bytes/s                        per s     p50 ms     p99 ms");
-    for (kind, per_s, amount, (timed, spread)) in [
-        ("reads", rates.reads_per_s, Some(rates.read_bytes_per_s), ("reads", &rates.read)),
-        (
-            "writes",
-            rates.writes_per_s,
-            Some(rates.written_bytes_per_s),
-            ("durable", &rates.durable),
-        ),
-        ("flushes", rates.flushes_per_s, None, ("other writes", &rates.write)),
-    ] {
-        let amount = amount.map_or_else(String::new, |amount| bytes(amount).to_string());
-        line(
-            kind,
-            &format!("{per_s:>8.1}{amount:>15}      {timed:<14}{}", spread_in_words(spread)),
-        );
-    }
+    table(rates, columns, &mut line);
     line("", "");
     for (name, row) in strip(&rates.log_map, columns) {
         line(name, &row);
@@ -62,7 +51,7 @@ pub(super) fn frame(rates: &Rates, columns: usize) -> String {
     line(
         "per s",
         &format!(
-            "{} to the logs, {} in place, {} taken home; {} wait in memory",
+            "{} to the logs, {} in place, {} written back; {} in memory",
             bytes(rates.logged_bytes_per_s),
             bytes(rates.in_place_bytes_per_s),
             bytes(rates.home_bytes_per_s),
@@ -77,6 +66,54 @@ pub(super) fn frame(rates: &Rates, columns: usize) -> String {
         ),
     );
     text
+}
+
+/// Rates and latencies, side by side where there is room and else one below the other.
+fn table(rates: &Rates, columns: usize, line: &mut impl FnMut(&str, &str)) {
+    let amount =
+        |per_s: Option<f64>| per_s.map_or_else(String::new, |per_s| bytes(per_s).to_string());
+    let of_requests = [
+        ("reads", rates.reads_per_s, amount(Some(rates.read_bytes_per_s))),
+        ("writes", rates.writes_per_s, amount(Some(rates.written_bytes_per_s))),
+        ("flushes", rates.flushes_per_s, amount(None)),
+    ]
+    .map(|(kind, per_s, amount)| (kind, format!("{per_s:>8.1}{amount:>15}")));
+    let of_latencies =
+        [("reads", &rates.read), ("durable", &rates.durable), ("other writes", &rates.write)]
+            .map(|(timed, spread)| format!("{timed:<14}{}", spread_in_words(spread)));
+    let requests_head = format!("{:>8}{:>15}", "per s", "bytes/s");
+    let latencies_head = format!("{:<14}{:>9}{:>11}{:>11}", "", "per s", "p50 ms", "p99 ms");
+    if columns >= WIDE_COLUMNS {
+        line("", &format!("{requests_head}  {latencies_head}"));
+        for ((kind, request), latency) in of_requests.iter().zip(&of_latencies) {
+            line(kind, &format!("{request}  {latency}"));
+        }
+        return;
+    }
+    line("", &requests_head);
+    for (kind, request) in &of_requests {
+        line(kind, request);
+    }
+    line("answered", &latencies_head);
+    for latency in &of_latencies {
+        line("", latency);
+    }
+}
+
+/// The rows of `value` at `width` columns, broken between words; a word that is longer is cut. Spaces inside a row stay.
+fn wrapped(value: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut rows = Vec::new();
+    let mut left: Vec<char> = value.trim_end().chars().collect();
+    while left.len() > width {
+        // A row may be followed by the space that it is broken at.
+        let space = left[..=width].iter().rposition(|c| *c == ' ').filter(|at| *at > 0);
+        let rest = left.split_off(space.unwrap_or(width));
+        rows.push(left.iter().collect::<String>().trim_end().to_owned());
+        left = rest.into_iter().skip_while(|c| *c == ' ').collect();
+    }
+    rows.push(left.into_iter().collect());
+    rows
 }
 
 fn spread_in_words(spread: &Spread) -> String {
@@ -171,6 +208,40 @@ mod tests {
             needed_pct: 0.0,
         };
         LogMap { cells: (0..).zip(fills).map(cell).collect(), head_cell }
+    }
+
+    #[test]
+    fn a_value_is_broken_between_words_and_never_wider_than_its_room() {
+        assert_eq!(wrapped("", 10), [""]);
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("one two three", 5), ["one", "two", "three"]);
+        assert_eq!(wrapped("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
+        assert_eq!(wrapped("  a    b", 20), ["  a    b"], "columns of a table stay");
+        for width in 0..30 {
+            let rows =
+                wrapped("0 bytes to the logs, 12 MiB in place; a-very-long-word-indeed", width);
+            assert!(
+                rows.iter().all(|row| row.chars().count() <= width.max(1)),
+                "{width}: {rows:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_frame_is_never_wider_than_its_terminal() {
+        let mut rates = Rates::default();
+        rates.target = "/dev/disk/by-id/ata-ST20000NM007D-3DJ103_ZVT0ABCD-part3".to_owned();
+        rates.reasons = vec!["14 sectors of log 3 cannot be read".to_owned(); 3];
+        rates.log_map = map(&[40.0; 128], Some(70));
+        rates.read.p99_ms = Some(123_456.78);
+        for columns in [200, 120, 80, 79, 60, 56] {
+            let frame = frame(&rates, columns);
+            let widest = frame.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= columns, "{columns}: {frame}");
+            for word in ["p99 ms", "123456.78", "memory", "opened"] {
+                assert!(frame.contains(word), "{columns}: {word}: {frame}");
+            }
+        }
     }
 
     #[test]

@@ -53,7 +53,13 @@ impl<D: Disk> Life<D> {
     fn zero(&mut self, start: u64, sectors: u64) {
         self.holds.extend((start..start + sectors).map(|sector| (sector, 0)));
         let (offset, len) = (start * SECTOR as u64, sectors * SECTOR as u64);
-        self.run(Operation::WriteZeroes { offset, len, fua: true, fast_only: false });
+        self.run(Operation::WriteZeroes {
+            offset,
+            len,
+            fua: true,
+            fast_only: false,
+            may_unmap: false,
+        });
     }
 
     fn trim(&mut self, start: u64, sectors: u64) {

@@ -26,6 +26,7 @@ mod wal;
 
 use crate::busy::{self, Watch};
 use machine::Watched;
+use nearhead_output::say;
 use row::Row;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,9 +144,9 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
             eprintln!("bench {name}: {:.1} s", started.elapsed().as_secs_f64());
         }
     }
-    print!("{}", row::table(&rows));
+    say(row::table(&rows).trim_end_matches('\n'));
     for machine in &machines {
-        println!("{machine}");
+        say(&machine.to_string());
     }
     let report = machine::report(&rows, &machines, args.quick);
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;

@@ -27,6 +27,7 @@ pub(crate) use verdict::made_by;
 use crate::busy::{Bare, Watch};
 use axes::Axes;
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Setting, Span};
+use nearhead_output::say;
 use nearhead_volume::NamedPreset;
 use std::fmt::Write;
 use std::fs;
@@ -64,9 +65,10 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
     let span = Span::of_seconds(seconds);
     let (rows, axes) = measure(args, span).map_err(|problem| format!("demo: {problem}"))?;
-    print!("{}{}\n{}", table::render(&rows), table::machine(&rows), axes.text());
+    let tables = [table::render(&rows), table::machine(&rows)].concat();
+    say(format!("{tables}\n{}", axes.text()).trim_end_matches('\n'));
     for sentence in [verdict::of_axes(&axes), verdict::sentence(&rows)].into_iter().flatten() {
-        println!("\n{sentence}");
+        say(&format!("\n{sentence}"));
     }
     let made_by = verdict::made_by(&command(args));
     let ways = head_path::all()?;
@@ -75,7 +77,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     write(&args.out.join("axes.json"), &json(&axes.rows().collect::<Vec<_>>())?)?;
     let report = args.out.join("report.html");
     write(&report, &page)?;
-    println!("\nThe chart: {}", report.display());
+    say(&format!("\nThe chart: {}", report.display()));
     Ok(())
 }
 

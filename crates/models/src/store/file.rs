@@ -24,25 +24,64 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens `path`, creating it if absent and growing it to `capacity_bytes` if shorter.
+    /// Opens `path`, creating it if absent and growing it to `capacity_bytes` if it is shorter and holds no data.
     ///
-    /// Errors say which file, and when another process has it open.
+    /// Errors say which file, and when another process has it open. A shorter file with data belongs to something else and is
+    /// left as it is. A failure leaves no new file behind.
     pub fn open(path: &Path, capacity_bytes: u64) -> Result<Self, DiskError> {
         let fail = |what: &str, error: &io::Error| DiskError {
             kind: kind_of(error),
             detail: format!("{what} {}: {error}", path.display()),
         };
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(|error| fail("cannot open", &error))?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        options.read(true).write(true);
+        let (file, is_new) = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = options.clone().create_new(true).open(path);
+                (made.map_err(|error| fail("cannot create", &error))?, true)
+            }
+            opened => (opened.map_err(|error| fail("cannot open", &error))?, false),
+        };
+        let opened = Self::own(&file, path, capacity_bytes);
+        if opened.is_err() && is_new {
+            // A failure to remove it changes nothing: the next attempt finds it empty.
+            let _ = std::fs::remove_file(path);
+        }
+        opened.map(|()| Self { file, path: path.to_owned() })
+    }
+
+    /// Locks the file and gives it its size.
+    fn own(file: &File, path: &Path, capacity_bytes: u64) -> Result<(), DiskError> {
+        let fail = |what: &str, error: &io::Error| DiskError {
+            kind: kind_of(error),
+            detail: format!("{what} {}: {error}", path.display()),
+        };
+        rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
             fail("another process uses, or cannot lock,", &io::Error::from(error))
         })?;
         let found = file.metadata().map_err(|error| fail("cannot stat", &error))?.len();
-        if found < capacity_bytes {
-            file.set_len(capacity_bytes).map_err(|error| fail("cannot extend", &error))?;
+        if found >= capacity_bytes {
+            return Ok(());
         }
-        Ok(Self { file, path: path.to_owned() })
+        if rustix::fs::seek(file, SeekFrom::Data(0)).is_ok() {
+            let path = path.display();
+            let detail = format!(
+                "{path}: expected the file of this emulated disk, {capacity_bytes} bytes, or an empty one, found {found} bytes \
+                 with data; name another file, or remove this one if nothing in it is needed"
+            );
+            return Err(DiskError { kind: DiskErrorKind::Invalid, detail });
+        }
+        file.set_len(capacity_bytes).map_err(|error| {
+            if !matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput) {
+                return fail("cannot extend", &error);
+            }
+            let path = path.display();
+            let detail = format!(
+                "cannot make a file of {capacity_bytes} bytes at {path}, the size of this emulated disk: found that its file \
+                 system takes no file of that size; put it elsewhere, or choose a smaller profile"
+            );
+            DiskError { kind: DiskErrorKind::Invalid, detail }
+        })
     }
 
     fn failed(&self, what: &str, offset: u64, len: u64, error: &io::Error) -> DiskError {
@@ -138,6 +177,29 @@ mod tests {
         assert_eq!(bytes, [0; 8]);
         assert!(std::fs::metadata(&path).unwrap().blocks() * 512 < 1 << 20);
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_shorter_file_with_data_is_left_as_it_is() {
+        let path = scratch("foreign");
+        std::fs::write(&path, b"a letter").unwrap();
+        let refused = FileStore::open(&path, 1 << 20).unwrap_err();
+        assert!(refused.detail.contains("found 8 bytes with data"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
+        std::fs::write(&path, b"").unwrap();
+        drop(FileStore::open(&path, 1 << 20).unwrap());
+        drop(FileStore::open(&path, 2 << 20).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 << 20, "an empty one grows");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_have_its_size_is_not_left_behind() {
+        let path = scratch("too-large");
+        // No file system of Linux takes a file of 8 EiB less a sector.
+        let refused = FileStore::open(&path, i64::MAX as u64 / 512 * 512).unwrap_err();
+        assert!(refused.detail.contains("of that size") || refused.kind != DiskErrorKind::Io);
+        assert!(path.symlink_metadata().is_err(), "{refused}");
     }
 
     #[test]

@@ -234,8 +234,9 @@ impl KernelFront {
             }
             ClientCommand::Flush => Operation::Flush,
             ClientCommand::Trim => Operation::Trim { offset, len, fua },
-            ClientCommand::WriteZeroes { fast_only, .. } => {
-                Operation::WriteZeroes { offset, len, fua, fast_only }
+            ClientCommand::WriteZeroes { no_hole, fast_only } => {
+                let may_unmap = !no_hole;
+                Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap }
             }
             ClientCommand::Cache | ClientCommand::BlockStatus { .. } => {
                 self.replies().put_done(handle);

@@ -183,7 +183,8 @@ impl Rig {
             2 => (Operation::Trim { offset, len, fua }, Some(zeros)),
             3 => {
                 let fast_only = self.chance.below(2) == 0;
-                (Operation::WriteZeroes { offset, len, fua, fast_only }, Some(zeros))
+                let may_unmap = fast_only;
+                (Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap }, Some(zeros))
             }
             4 => {
                 let data = Payload::Zeros(range.len());
@@ -291,7 +292,13 @@ fn whole_sectors_pass_through_at_once_even_if_they_overlap() {
 fn zeros_that_must_be_fast_change_nothing_if_they_are_not() {
     let mut rig = Rig::new(0, true);
     rig.service.bytes.fill(7);
-    let operation = Operation::WriteZeroes { offset: 100, len: 2000, fua: false, fast_only: true };
+    let operation = Operation::WriteZeroes {
+        offset: 100,
+        len: 2000,
+        fua: false,
+        fast_only: true,
+        may_unmap: true,
+    };
     rig.access.submit(Request { id: RequestId(1), operation }, &mut rig.service, Nanos::ZERO);
     while !rig.service.taken.is_empty() {
         let is_middle = matches!(rig.service.taken[0].operation, Operation::WriteZeroes { .. });

@@ -101,8 +101,9 @@ impl Job {
             Operation::Trim { offset, len, fua } => {
                 job.fill(offset, len, fua, |offset, len| Operation::Trim { offset, len, fua });
             }
-            Operation::WriteZeroes { offset, len, fua, fast_only } => {
-                let middle = |offset, len| Operation::WriteZeroes { offset, len, fua, fast_only };
+            Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap } => {
+                let middle =
+                    |offset, len| Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap };
                 job.fill(offset, len, fua, middle);
             }
             // They have no bytes that could lie beside sectors, or come from no client over a socket.

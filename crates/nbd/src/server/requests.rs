@@ -112,7 +112,7 @@ impl Clients {
             }
             ClientCommand::Trim => Operation::Trim { offset, len, fua },
             ClientCommand::WriteZeroes { no_hole: false, fast_only } => {
-                Operation::WriteZeroes { offset, len, fua, fast_only }
+                Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap: true }
             }
             ClientCommand::WriteZeroes { no_hole: true, fast_only: false } => {
                 let piece = zero_piece(offset, len, fua);

@@ -20,14 +20,13 @@ mod words;
 
 pub use connection::{Connection, Joined};
 
-use crate::NAME;
+use crate::{NAME, allocation};
 use connection::{REQUEST_BYTES_MAX, Received};
 use nearhead_disk::{ALIGN_BYTES, BufferMut, BufferPool, Payload, bytes_of};
 use nearhead_service::{
     ErrorKind, LASTING_FRONT_IDS, LastingFront, Operation, Reply, Request, RequestId, ServiceInfo,
 };
 use rustix::event::epoll;
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
@@ -45,7 +44,7 @@ enum Waiting {
     Read,
     Write(Payload),
     Nothing,
-    /// What the service was told is only advice; the kernel has to do it by itself.
+    /// The service frees what it can. The kernel gets a refusal and writes zeros itself where it needs them.
     Advice,
 }
 
@@ -145,20 +144,13 @@ impl LastingFile {
             }
             Question::Sync => (Operation::Flush, Waiting::Nothing),
             Question::Allocate { offset, len, mode } => {
-                let mode = FallocateFlags::from_bits_retain(mode);
-                if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
+                let Some((operation, is_advice)) =
+                    allocation::operation((offset, len), mode, self.zeroes_fast)
+                else {
                     self.connection.answer(unique, Err(Errno::OPNOTSUPP))?;
                     return Ok(None);
-                }
-                if self.zeroes_fast {
-                    let zeros =
-                        Operation::WriteZeroes { offset, len, fua: false, fast_only: false };
-                    (zeros, Waiting::Nothing)
-                } else {
-                    // A loop device sends a discard and a zeroing as the same. Who discards is content with a refusal, and what was
-                    // logged there is let go of; who needs zeros writes them then.
-                    (Operation::Trim { offset, len, fua: false }, Waiting::Advice)
-                }
+                };
+                (operation, if is_advice { Waiting::Advice } else { Waiting::Nothing })
             }
             other => {
                 self.tell(unique, len, &other)?;

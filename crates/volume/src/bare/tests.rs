@@ -232,7 +232,13 @@ fn a_flush_costs_a_command_only_after_a_volatile_write() {
 
 #[test]
 fn durable_zeroes_need_no_flush_and_others_do() {
-    let zeroes = |fua| Operation::WriteZeroes { offset: 0, len: 4096, fua, fast_only: false };
+    let zeroes = |fua| Operation::WriteZeroes {
+        offset: 0,
+        len: 4096,
+        fua,
+        fast_only: false,
+        may_unmap: false,
+    };
     let mut bare = BareDisk::new(ScriptedDisk::new());
     ask(&mut bare, zeroes(true)).unwrap();
     ask(&mut bare, Operation::Flush).unwrap();
@@ -240,6 +246,30 @@ fn durable_zeroes_need_no_flush_and_others_do() {
     ask(&mut bare, zeroes(false)).unwrap();
     ask(&mut bare, Operation::Flush).unwrap();
     assert!(matches!(bare.disk().commands[2], Command::Flush));
+}
+
+#[test]
+fn zeros_that_may_be_unmapped_are_a_trim_where_trims_read_as_zeros() {
+    let zeroes = |fua, may_unmap| Operation::WriteZeroes {
+        offset: 4096,
+        len: 8192,
+        fua,
+        fast_only: false,
+        may_unmap,
+    };
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().bytes.fill(7);
+    ask(&mut bare, zeroes(true, true)).unwrap();
+    let commands = &bare.disk().commands;
+    assert!(matches!(commands[0], Command::Trim { offset: 4096, len: 8192 }), "{commands:?}");
+    assert!(matches!(commands[1], Command::Flush), "{commands:?}");
+    assert!(bare.disk().bytes[4096..12_288].iter().all(|byte| *byte == 0));
+    ask(&mut bare, zeroes(true, false)).unwrap();
+    bare.disk_mut().properties.trim_reads_zero = false;
+    ask(&mut bare, zeroes(true, true)).unwrap();
+    for command in &bare.disk().commands[2..] {
+        assert!(matches!(command, Command::WriteZeroes { durable: true, .. }), "{command:?}");
+    }
 }
 
 #[test]
@@ -325,12 +355,24 @@ fn what_no_disk_should_see_is_refused_at_the_gate() {
         Operation::Read { offset: end, len: 512 },
         Operation::Trim { offset: end - 512, len: 1024, fua: false },
         Operation::Trim { offset: u64::MAX - 511, len: 512, fua: false },
-        Operation::WriteZeroes { offset: 512, len: u64::MAX, fua: false, fast_only: false },
+        Operation::WriteZeroes {
+            offset: 512,
+            len: u64::MAX,
+            fua: false,
+            fast_only: false,
+            may_unmap: false,
+        },
     ];
     for operation in refused {
         assert_eq!(kind(&ask(&mut bare, operation.clone())), ErrorKind::Invalid, "{operation:?}");
     }
-    let fast = Operation::WriteZeroes { offset: 0, len: 512, fua: false, fast_only: true };
+    let fast = Operation::WriteZeroes {
+        offset: 0,
+        len: 512,
+        fua: false,
+        fast_only: true,
+        may_unmap: false,
+    };
     assert_eq!(kind(&ask(&mut bare, fast)), ErrorKind::NotSupported);
     assert!(bare.disk().commands.is_empty());
     let mut bare = BareDisk::new(ScriptedDisk::new()).read_only();

@@ -4,6 +4,8 @@
 //! (Linux paths are those of its source tree).
 
 use super::{Device, Finding};
+use nearhead_format::data_device::DATA_DEVICE_MAGIC;
+use nearhead_format::map_device::MAP_DEVICE_MAGIC;
 use nearhead_format::superblock::SUPERBLOCK_MAGIC;
 
 /// Where a magic stands.
@@ -54,6 +56,8 @@ const SIGNATURES: &[Signature] = &[
     labelled("btrfs file system", 64 * KIB + 64, b"_BHRfS_M", (64 * KIB + 299, 256)),
     // include/uapi/linux/magic.h and fs/f2fs: superblock at 1 KiB.
     magic("F2FS file system", Start(KIB), &[0x10, 0x20, 0xf5, 0xf2]),
+    // Its second copy, one block of 4 KiB later.
+    magic("F2FS file system", Start(5 * KIB), &[0x10, 0x20, 0xf5, 0xf2]),
     // include/uapi/linux/magic.h and fs/erofs: superblock at 1 KiB.
     magic("EROFS file system", Start(KIB), &[0xe2, 0xe1, 0xf5, 0xe0]),
     // fs/jfs/jfs_superblock.h: superblock at 32 KiB.
@@ -96,6 +100,7 @@ const SIGNATURES: &[Signature] = &[
     magic(SWAP, Start(4 * KIB - 10), b"SWAPSPACE2"),
     magic(SWAP, Start(8 * KIB - 10), b"SWAPSPACE2"),
     magic(SWAP, Start(16 * KIB - 10), b"SWAPSPACE2"),
+    magic(SWAP, Start(32 * KIB - 10), b"SWAPSPACE2"),
     magic(SWAP, Start(64 * KIB - 10), b"SWAPSPACE2"),
     magic(SWAP, Start(4 * KIB - 10), b"SWAP-SPACE"),
     // kernel/power/swap.c (HIBERNATE_SIG) and uswsusp: in place of the swap signature.
@@ -151,6 +156,10 @@ const SIGNATURES: &[Signature] = &[
     // Our own first two superblock copies (docs/format.md).
     magic("Nearhead volume", Start(0), &SUPERBLOCK_MAGIC),
     magic("Nearhead volume", Start(64 * KIB), &SUPERBLOCK_MAGIC),
+    // Devices beside it: their headers, which stand at the start (docs/format.md).
+    magic("data device of a Nearhead volume", Start(0), &DATA_DEVICE_MAGIC),
+    magic("map device of a Nearhead volume", Start(0), &MAP_DEVICE_MAGIC),
+    magic("read cache of a Nearhead volume", Start(0), &crate::cache_device::MAGIC),
 ];
 
 /// Adds every signature that is there.

@@ -13,6 +13,7 @@ pub(super) fn find(device: &Device<'_>, findings: &mut Vec<Finding>) {
     findings.extend(raid_1(device));
     findings.extend(boot_sector(device));
     findings.extend(nearhead_at_the_end(device));
+    findings.extend(array_member(device));
 }
 
 /// ext2, ext3 and ext4: `fs/ext4/ext4.h`, `struct ext4_super_block` at 1 KiB.
@@ -138,6 +139,18 @@ fn nearhead_at_the_end(device: &Device<'_>) -> Option<Finding> {
         .filter_map(|sectors| whole_sectors.checked_sub(512 * sectors))
         .find(|offset| device.has(*offset, &SUPERBLOCK_MAGIC))
         .map(|offset| Finding { what: "Nearhead volume", label: None, offset })
+}
+
+/// The label of a member of an array of ours: two slots of 4 KiB in the last whole 4 KiB blocks, which begin up to 12 KiB before the
+/// end (docs/format.md).
+fn array_member(device: &Device<'_>) -> Option<Finding> {
+    const MEMBER_MAGIC: &[u8; 8] = b"NHMEMBER";
+    let end = device.bytes & !(4 * KIB - 1);
+    [8 * KIB, 4 * KIB]
+        .into_iter()
+        .filter_map(|before_end| end.checked_sub(before_end))
+        .find(|offset| device.has(*offset, MEMBER_MAGIC))
+        .map(|offset| Finding { what: "member of a Nearhead array", label: None, offset })
 }
 
 #[cfg(test)]

@@ -43,6 +43,30 @@ fn one_nonzero_byte_at_either_end_is_data() {
     }
 }
 
+#[test]
+fn the_last_zfs_label_is_found_wherever_a_device_ends() {
+    const K: usize = 1024;
+    for beyond in [0, 4 * K, 192 * K, 252 * K] {
+        let bytes = DEVICE_BYTES + beyond;
+        let mut image = vec![0; bytes];
+        let ring = DEVICE_BYTES - 128 * K;
+        image[ring..ring + 8].copy_from_slice(&0x00ba_b10c_u64.to_le_bytes());
+        let contents = probe_image(&image);
+        assert_eq!(names(&contents), ["ZFS pool member"], "{beyond} bytes behind the label");
+    }
+}
+
+#[test]
+fn an_end_that_cannot_be_read_is_an_error_and_never_empty() {
+    for failing in [0, (DEVICE_BYTES - TAIL_BYTES) as u64] {
+        let read = |offset, len| if offset == failing { Err(offset) } else { Ok(vec![0; len]) };
+        assert_eq!(probe_ends(DEVICE_BYTES as u64, read), Err(failing));
+    }
+    let read = |_, len| Ok::<_, ()>(vec![0; len]);
+    assert_eq!(probe_ends(0, read), Ok(Contents::Empty));
+    assert_eq!(probe_ends(4096, read), Ok(Contents::Empty));
+}
+
 /// A name and the pieces of an image that deserve it: `(offset, bytes)`.
 type Case<'a> = (&'static str, &'a [(usize, &'a [u8])]);
 
@@ -111,6 +135,13 @@ fn every_format_is_known_by_its_magic() {
         ("Nearhead volume", &[(65536, b"NEARHEAD")]),
         ("Nearhead volume", &[(end - 4096, b"NEARHEAD")]),
         ("Nearhead volume", &[(end - 512, b"NEARHEAD")]),
+        ("F2FS file system", &[(5 * K, &0xf2f5_2010_u32.to_le_bytes())]),
+        ("Linux swap space", &[(32 * K - 10, b"SWAPSPACE2")]),
+        ("data device of a Nearhead volume", &[(0, b"NHDATDEV")]),
+        ("map device of a Nearhead volume", &[(0, b"NHMAPDEV")]),
+        ("read cache of a Nearhead volume", &[(0, b"Nearhead read cache, v.1")]),
+        ("member of a Nearhead array", &[(end - 8 * K, b"NHMEMBER")]),
+        ("member of a Nearhead array", &[(end - 4 * K, b"NHMEMBER")]),
     ];
     for (expected, pieces) in cases {
         let image = image_with(pieces);

@@ -4,7 +4,7 @@ use super::*;
 use crate::create::{CreateOptions, create};
 use nearhead_disk::Region;
 use nearhead_disk::RegionKind;
-use nearhead_models::CrashDisk;
+use nearhead_models::{CrashDisk, InstantDisk};
 use nearhead_service::{Operation, RequestId};
 
 const STALL_AFTER: Nanos = Nanos::from_secs(30);
@@ -165,4 +165,104 @@ fn the_bands_of_clients_are_those_of_the_data_where_logs_are_apart() {
     assert!(sizes[..sizes.len() - 1].iter().all(|size| *size == BAND), "{sizes:?}");
     assert!(bands_of(&apart, None).is_none());
     assert!(bands_of(&layout("mlb", None), Some(&zones)).is_none());
+}
+
+/// It counts what it is asked for by kind, and passes everything on.
+struct Counting {
+    disk: InstantDisk,
+    trimmed_bytes: u64,
+    zeroed_bytes: u64,
+}
+
+impl Disk for Counting {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
+    fn properties(&self) -> &nearhead_disk::Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: nearhead_disk::Submission, now: Nanos) {
+        match &submission.command {
+            nearhead_disk::Command::Trim { len, .. } => self.trimmed_bytes += len,
+            nearhead_disk::Command::WriteZeroes { len, .. } => self.zeroed_bytes += len,
+            _ => {}
+        }
+        self.disk.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<nearhead_disk::Completion> {
+        self.disk.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.disk.wake_at()
+    }
+}
+
+/// Runs one request to its reply.
+fn asked<D: Disk>(volume: &mut Volume<D>, now: &mut Nanos, operation: Operation) -> Vec<u8> {
+    volume.submit(Request { id: RequestId(1), operation }, *now);
+    loop {
+        volume.drive(*now);
+        if let Some(reply) = volume.poll_reply() {
+            return nearhead_disk::bytes_of(&reply.result.unwrap());
+        }
+        *now = volume.wake_at().expect("it has something to do").max(*now);
+    }
+}
+
+#[test]
+fn zeros_that_may_be_unmapped_free_their_homes_and_stay_zeros() {
+    const LEN: u64 = 1 << 20;
+    for preset in ["nearhead", "mlb-32", "singlelog", "nolog"] {
+        let properties = nearhead_disk::Properties {
+            trim_reads_zero: true,
+            ..nearhead_models::plain_properties(96 << 20, 512)
+        };
+        let store = Box::new(nearhead_models::MemoryStore::new());
+        let disk = InstantDisk::new(properties, store, Nanos::from_micros(1));
+        let mut disk = Counting { disk, trimmed_bytes: 0, zeroed_bytes: 0 };
+        let options = CreateOptions::new([7; 16], NamedPreset::by_name(preset).unwrap());
+        create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+        let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| ()).unwrap();
+        let mut now = volume.run_until_open(now).unwrap();
+        let mut ask = |volume: &mut Volume<Counting>, operation| asked(volume, &mut now, operation);
+        let write = |offset, len| Operation::Write {
+            offset,
+            data: Payload::Bytes(nearhead_disk::BufferMut::copy_of(&vec![7; len]).freeze()),
+            fua: true,
+        };
+        let zeroes = |offset, len, may_unmap| Operation::WriteZeroes {
+            offset,
+            len,
+            fua: false,
+            fast_only: false,
+            may_unmap,
+        };
+        // In place, and a newer copy of some of it in a log.
+        ask(&mut volume, write(0, LEN as usize));
+        ask(&mut volume, write(8192, 4096));
+        let before = (volume.disk().trimmed_bytes, volume.disk().zeroed_bytes);
+        ask(&mut volume, zeroes(0, 16 << 10, true));
+        ask(&mut volume, zeroes(16 << 10, LEN - (16 << 10), true));
+        ask(&mut volume, Operation::Flush);
+        let after = (volume.disk().trimmed_bytes, volume.disk().zeroed_bytes);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (LEN, 0), "{preset}");
+        ask(&mut volume, zeroes(LEN, LEN, false));
+        ask(&mut volume, Operation::Flush);
+        assert_eq!(volume.disk().trimmed_bytes, after.0, "{preset}: what is to stay allocated");
+        // The power goes: what was flushed is there, and nothing older.
+        let (mut volume, again) =
+            Volume::open_in_virtual_time(volume.into_disk(), now, |_, _| ()).unwrap();
+        now = volume.run_until_open(again).unwrap();
+        let read = Operation::Read { offset: 0, len: LEN as u32 };
+        let found = asked(&mut volume, &mut now, read);
+        assert!(found.iter().all(|byte| *byte == 0), "{preset}");
+    }
 }

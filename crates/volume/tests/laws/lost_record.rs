@@ -66,7 +66,14 @@ fn lived(subject: &Subject, lives: u64) -> (Used, BTreeSet<u64>) {
             write(&mut used, base + 2 * number, 1, 100 * (1 + life) + number, true);
         }
         let (offset, len) = ((base + 2) * 4096, 3 * 4096);
-        used.ask(Operation::WriteZeroes { offset, len, fua: true, fast_only: false }).unwrap();
+        used.ask(Operation::WriteZeroes {
+            offset,
+            len,
+            fua: true,
+            fast_only: false,
+            may_unmap: false,
+        })
+        .unwrap();
         // Over logged blocks: what it takes back goes into a record of its own, or into that of the next write.
         write(&mut used, base + 8, LARGE, 7, true);
         write(&mut used, base + 4, LARGE, 8, false);

@@ -139,7 +139,13 @@ impl Rig {
         self.oracle
             .sent(id, Write { ranges, value: 0, atomic: false, optional: false, durable_on_reply });
         let (offset, len) = (start * SECTOR, count * SECTOR);
-        self.send(Operation::WriteZeroes { offset, len, fua: false, fast_only: false });
+        self.send(Operation::WriteZeroes {
+            offset,
+            len,
+            fua: false,
+            fast_only: false,
+            may_unmap: false,
+        });
     }
 
     pub(crate) fn read(&mut self, start: u64, count: u64) {

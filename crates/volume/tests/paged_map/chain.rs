@@ -114,9 +114,15 @@ impl Chain {
 
     pub(super) fn trim(&mut self, block: u64, count: u64) {
         let (offset, len) = (block * BLOCK, count * BLOCK);
-        self.ask(Operation::WriteZeroes { offset, len, fua: true, fast_only: false })
-            .result
-            .unwrap();
+        self.ask(Operation::WriteZeroes {
+            offset,
+            len,
+            fua: true,
+            fast_only: false,
+            may_unmap: false,
+        })
+        .result
+        .unwrap();
         self.newest.extend((block..block + count).map(|block| (block, 0)));
     }
 

@@ -27,6 +27,7 @@ use nearhead_disk::{Payload, RangeSet};
 use nearhead_service::{Operation, Reply, Request, RequestError, RequestId};
 use range_lock::RangeLocks;
 use read::ReadState;
+use small_write::Zeroes;
 use std::collections::VecDeque;
 use streams::Streams;
 
@@ -148,8 +149,9 @@ impl Engine {
             }
             Operation::Flush => self.start_flush(id),
             Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),
-            Operation::WriteZeroes { offset, len, fua, fast_only } => {
-                self.start_write_zeroes(id, offset, len, fua, fast_only);
+            Operation::WriteZeroes { offset, len, fua, fast_only, may_unmap } => {
+                let zeroes = Zeroes { fua, fast_only, may_unmap };
+                self.start_write_zeroes(id, offset, len, zeroes);
             }
             Operation::Hint { offset, len, hint } => self.start_hint(id, offset, len, hint),
         }

@@ -20,6 +20,16 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 /// Last bytes of a block that say whether it is worth looking whether nearly all of it is zeros.
 const ZEROS_LOOKED_AT: usize = 64;
 
+/// Flags of a write of zeros.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Zeroes {
+    pub(super) fua: bool,
+    /// Refused rather than as slow as a write.
+    pub(super) fast_only: bool,
+    /// The homes may be deallocated.
+    pub(super) may_unmap: bool,
+}
+
 /// The parts of the blocks that `data` covers from byte `offset` on.
 fn pieces_of(offset: u64, data: &Payload) -> impl Iterator<Item = (u64, Piece)> + '_ {
     let sectors = (data.len() / SECTOR) as u64;
@@ -84,9 +94,13 @@ impl Engine {
         id: RequestId,
         offset: u64,
         len: u64,
-        fua: bool,
-        fast_only: bool,
+        Zeroes { fua, fast_only, may_unmap }: Zeroes,
     ) {
+        // A logged zero is written back as a block of zeros, which takes space. A durable one is logged all the same: its client
+        // waits for it.
+        if may_unmap && !fua && self.core.setup().trimmed_homes_are_zeros() {
+            return self.start_in_place(id, offset, len, Action::Trim, fua);
+        }
         if self.logs_writes() && len <= self.logged_zeroes_bytes_max() {
             let extents = vec![(offset, Payload::Zeros(len as usize))];
             return self.wait_small(id, SmallWrite::of(extents, fua));
@@ -98,7 +112,9 @@ impl Engine {
                 "write-zeroes of this size is as slow as a write on this disk",
             );
         }
-        self.start_in_place(id, offset, len, Action::Zeroes, fua);
+        let unmaps = may_unmap && self.core.setup().trimmed_homes_are_zeros();
+        let action = if unmaps { Action::Trim } else { Action::Zeroes };
+        self.start_in_place(id, offset, len, action, fua);
     }
 
     pub(super) fn start_hint(&mut self, id: RequestId, offset: u64, len: u64, hint: Hint) {

@@ -53,6 +53,7 @@ impl Client<'_> {
                     len,
                     fua,
                     fast_only: false,
+                    may_unmap: false,
                 });
             }
             15 if large && !self.life.reads_late => {

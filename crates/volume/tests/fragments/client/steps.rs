@@ -32,6 +32,7 @@ impl<'a> Client<'a> {
             len,
             fua: true,
             fast_only: false,
+            may_unmap: false,
         });
     }
 
