@@ -1,10 +1,13 @@
 //! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not served.
 
-use super::find::{Findings, Remains};
+use super::chain::Ordered;
+use super::find::{BySweep, Findings, Hidden, Remains, ScanContext};
+use super::load::LoadedMap;
 use super::replay::{begin, replay};
 use super::{Next, Rebuilt, Recovery, Snapshot, Step, chain};
 use crate::commit::Commit;
 use crate::core::Core;
+use crate::damage::DamageKind;
 use crate::snapshot::{LoneHeader, Snapshotter};
 use crate::state::Recorded;
 use crate::state::findings::RecoveredState;
@@ -64,40 +67,69 @@ impl Recovered {
 impl Recovery {
     /// Every record was found: puts them in order and replays them.
     pub(super) fn replay(&mut self, findings: Findings) -> Next {
-        let Findings { records, remains, problems, unreadable, outside, logs, .. } = findings;
-        self.result.note_logs(logs);
-        for problem in problems {
-            self.result.note(problem);
-        }
-        if let Some(problem) = outside {
+        let mut findings = self.with_swept(findings);
+        if let Some(problem) = findings.outside {
             return self.refuse(problem);
-        }
-        let accept_loss = self.terms.accept_loss;
-        let unread = self.unreadable.take().or(unreadable);
-        let has_unread = unread.is_some();
-        if let Some(problem) = unread.filter(|_| !accept_loss) {
-            return self.refuse(format!(
-                "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
-                 device, or accept the loss with `nearhead repair --accept-loss`"
-            ));
         }
         let Some(snapshot) = self.snapshot.take() else {
             return self.refuse("no snapshot was read (internal error)".to_owned());
         };
+        let accept_loss = self.terms.accept_loss;
+        findings.hidden.retain(|hidden| !is_needed(&snapshot, hidden, &self.context));
         let base = snapshot.header.record_sequence;
         let known = base..self.known_sequence.max(base);
-        let links = match chain::order(records, known, accept_loss, &mut self.result) {
-            Ok(links) => links,
+        let again = self.sweeps_next().then(|| findings.records.clone());
+        let mut result = self.result.clone();
+        result.note_logs(findings.logs);
+        for problem in std::mem::take(&mut findings.problems) {
+            result.note(problem);
+        }
+        let ordered =
+            chain::order(std::mem::take(&mut findings.records), known, accept_loss, &mut result);
+        let unread = match &ordered {
+            Ok(ordered) => may_be_newest(&findings.hidden, ordered),
+            Err(_) => Vec::new(),
+        };
+        let is_any_unknown = ordered.as_ref().is_ok_and(|ordered| ordered.is_any_unknown);
+        let is_loss = self.unreadable.is_some() || !unread.is_empty() || is_any_unknown;
+        if let Some(records) = again.filter(|_| is_loss) {
+            // A record that is gone may have been the only one to claim a log.
+            self.snapshot = Some(snapshot);
+            self.before_sweep = Some(Findings { records, ..findings });
+            self.has_swept = true;
+            return self.find(Box::<BySweep>::default());
+        }
+        self.result = result;
+        let Ordered { links, newest, .. } = match ordered {
+            Ok(ordered) => ordered,
             Err(problem) => return self.refuse(problem),
         };
+        let problem = self.unreadable.take().or(unread.first().map(|first| first.problem.clone()));
+        if let Some(problem) = &problem {
+            if !accept_loss {
+                return self.refuse(format!(
+                    "{problem}; {}: mend the device, or see what would be lost with `nearhead repair --dry-run` \
+                     and accept the loss with `nearhead repair --accept-loss`",
+                    newer_than(newest)
+                ));
+            }
+            let finding = format!("{problem}; {}; the loss was accepted", newer_than(newest));
+            self.result.note(DamageKind::Record.told(finding));
+        }
         self.result.note_records(links.len());
         let header = snapshot.header;
         let mut recorded = self.replayed(snapshot, &links);
-        if has_unread {
+        let mut torn = torn_records(
+            &recorded,
+            u64::from(self.context.layout.log_block_bytes),
+            findings.remains,
+        );
+        if problem.is_some() {
             recorded.pass_over(recorded.sequence_done().saturating_add(UNREAD_RECORDS_MAX));
+            leave_behind(&mut recorded, &mut torn, &unread);
         }
         let recovered = Recovered {
-            torn: torn_records(&recorded, u64::from(self.context.layout.log_block_bytes), remains),
+            torn,
             recorded,
             snapshot_number: header.snapshot_number,
             snapshot_sequence: header.record_sequence,
@@ -107,6 +139,25 @@ impl Recovery {
             found: std::mem::take(&mut self.result),
         };
         self.opens(recovered)
+    }
+
+    /// Whether all logs are read whole, should it turn out that a loss must be accepted: once.
+    fn sweeps_next(&self) -> bool {
+        self.terms.accept_loss && !self.has_swept
+    }
+
+    /// What the claimed logs hold, together with what all logs hold if those were read as well.
+    fn with_swept(&mut self, findings: Findings) -> Findings {
+        let Some(mut first) = self.before_sweep.take() else { return findings };
+        let known: BTreeSet<u64> =
+            first.records.iter().map(|found| found.header.sequence).collect();
+        let is_new =
+            |sequence: u64| sequence > self.context.floor_sequence && !known.contains(&sequence);
+        let Findings { records, remains, outside, .. } = findings;
+        first.records.extend(records.into_iter().filter(|found| is_new(found.header.sequence)));
+        first.remains.extend(remains.into_iter().filter(|remains| is_new(remains.sequence)));
+        first.outside = first.outside.or(outside);
+        first
     }
 
     fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Recorded {
@@ -147,6 +198,64 @@ impl Recovery {
         let Some(lane) = self.terms.flushes.pop() else { return Next::Open(recovered) };
         self.step = Step::Flush(recovered);
         Next::Flush { lane }
+    }
+}
+
+/// What a record would be that hides where nothing can be read.
+fn newer_than(newest: u64) -> String {
+    format!(
+        "a record newer than {newest}, the newest that can be read, may be there, and nothing says what it wrote"
+    )
+}
+
+/// Whether the snapshot needs what is in a log block, so that no record newer than it begins there.
+fn is_needed(snapshot: &Snapshot, hidden: &Hidden, context: &ScanContext) -> bool {
+    let LoadedMap::Whole(map) = &snapshot.map else { return false };
+    if hidden.block.is_none() {
+        return false;
+    }
+    let block = hidden.offset..hidden.offset + context.block() as u64;
+    map.iter().any(|entry| match entry.place {
+        Place::Log { chunk_sector, chunk_len, .. } => {
+            let start = chunk_sector * SECTOR_BYTES;
+            start < block.end && block.start < start + u64::from(chunk_len) * SECTOR_BYTES
+        }
+        _ => false,
+    })
+}
+
+/// Places where a record may hide that is newer than all that were found. One that names its sequence is no newer, or is
+/// known to be missing. Each record that is missing is in one of the others, so of these as many are accounted for.
+fn may_be_newest(hidden: &[Hidden], ordered: &Ordered) -> Vec<Hidden> {
+    let named = |hidden: &Hidden| hidden.sequence;
+    let is_older =
+        |hidden: &&Hidden| named(hidden).is_none_or(|sequence| sequence > ordered.newest);
+    let open: Vec<Hidden> = hidden.iter().filter(is_older).cloned().collect();
+    let named: BTreeSet<u64> = hidden.iter().filter_map(named).collect();
+    let missing = ordered.missing.difference(&named).count();
+    if open.len() <= missing && open.iter().all(|hidden| hidden.sequence.is_none()) {
+        return Vec::new();
+    }
+    open
+}
+
+/// Lets no record begin in the places that were given up, and the next recovery not ask for them: their first sectors are
+/// overwritten before the next record, and their logs go on behind them.
+fn leave_behind(recorded: &mut Recorded, torn: &mut Torn, unread: &[Hidden]) {
+    let block_bytes = recorded.logs().block_bytes() as u64;
+    let mut offsets: BTreeSet<u64> =
+        unread.iter().filter(|hidden| hidden.block.is_some()).map(|hidden| hidden.offset).collect();
+    for entry in recorded.map() {
+        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+            keep_off(&mut offsets, block_bytes, chunk_sector, u64::from(chunk_len));
+        }
+    }
+    for (log, position) in unread.iter().filter_map(|hidden| hidden.block) {
+        recorded.logs_mut().leave_behind(log, position);
+    }
+    if !offsets.is_empty() {
+        torn.newest_sequence = torn.newest_sequence.max(recorded.sequence_done() + 1);
+        torn.offsets.extend(offsets);
     }
 }
 

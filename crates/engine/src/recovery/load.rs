@@ -5,15 +5,16 @@
 //! tried.
 
 use super::bounds::{check_header, check_item, log_outside, outside};
+use super::careful::Piece;
 use super::find::{ByClaims, ByJournal, ByWholeLogs, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
-use super::{Next, Recovery, Snapshot, Step, bytes_of};
+use super::{Next, Recovery, Snapshot, Step};
 use crate::config::MapPlace;
 use crate::damage::DamageKind;
 use crate::state::logs::Logs;
 use crate::state::map::{LoadError, Loader, Map};
 use crate::state::paged::{BaseBuilder, Paged, PagedBounds};
-use nearhead_disk::{At, DiskError, Payload};
+use nearhead_disk::At;
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, FragmentCell, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
@@ -23,15 +24,6 @@ use std::collections::BTreeMap;
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
-
-impl Recovery {
-    /// A disk that cannot read what it may read again later: log space may have been used again since the
-    /// snapshot there, so that the older one is not enough.
-    fn body_is_unreadable(&mut self, slot: usize, at: At, problem: &str) {
-        let problem = format!("snapshot slot {slot} at {at}: could not be read: {problem}");
-        self.unreadable.get_or_insert(problem);
-    }
-}
 
 /// The map of a snapshot.
 pub(super) enum LoadedMap {
@@ -139,10 +131,13 @@ impl Loading {
 
 impl Recovery {
     /// The bytes where a header of `slot` should be: the header, or why it is none.
-    fn slot_place(&self, slot: usize, result: Result<Payload, DiskError>) -> Place {
-        let unusable = |is_unreadable| move |problem| Unusable { problem, is_unreadable };
-        let bytes = bytes_of(result).map_err(unusable(true))?;
-        self.header_of(&bytes, slot as u32).map_err(unusable(false))
+    fn slot_place(&self, slot: usize, piece: &Piece) -> Place {
+        // One whose checksum holds is whole, whatever of it could not be read: that was zeros.
+        self.header_of(&piece.bytes, slot as u32).map_err(|problem| {
+            let is_unreadable = !piece.unread.is_empty();
+            let problem = if is_unreadable { piece.why.clone() } else { problem };
+            Unusable { problem, is_unreadable }
+        })
     }
 
     fn header_of(&self, bytes: &[u8], slot: u32) -> Result<SnapshotHeader, String> {
@@ -158,23 +153,14 @@ impl Recovery {
         self.read(self.map.header(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_header(
-        &mut self,
-        slot: usize,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let header = self.slot_place(slot, result);
+    pub(super) fn on_slot_header(&mut self, slot: usize, piece: Piece) -> Next {
+        let header = self.slot_place(slot, &piece);
         self.step = Step::HeaderCopy { slot, header };
         self.read(self.map.copy(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_copy(
-        &mut self,
-        slot: usize,
-        header: Place,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let copy = self.slot_place(slot, result);
+    pub(super) fn on_slot_copy(&mut self, slot: usize, header: Place, piece: Piece) -> Next {
+        let copy = self.slot_place(slot, &piece);
         let at = self.map.header(slot);
         self.slots.push(FoundSlot { slot, at, header, copy });
         if slot == 0 {
@@ -238,15 +224,10 @@ impl Recovery {
         self.read(at, left.min(BODY_READ_BYTES))
     }
 
-    pub(super) fn on_body(
-        &mut self,
-        mut loading: Box<Loading>,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let bytes = bytes_of(result);
-        if let (Err(problem), Some(at)) = (&bytes, loading.at) {
-            self.body_is_unreadable(loading.header.slot() as usize, at, problem);
-        }
+    /// What cannot be read of a body is damage like any other: its checksum covers all of it.
+    pub(super) fn on_body(&mut self, mut loading: Box<Loading>, piece: Piece) -> Next {
+        let at = loading.at.unwrap_or(At::from(0));
+        let bytes = piece.whole().map_err(|why| format!("{at}: could not be read: {why}"));
         let layout = &self.context.layout;
         let fed = bytes.and_then(|bytes| loading.feed(&bytes, layout).map(|()| bytes.len() as u64));
         match fed {

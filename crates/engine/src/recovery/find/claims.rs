@@ -4,10 +4,11 @@
 //! It must see every log that a record may have gone to, and none twice from the same place; logs come in no order.
 
 use super::scan::LogScan;
-use super::{Finder, Findings, Remains, ScanContext};
+use super::{Finder, Findings, Found, Hidden, Remains, ScanContext};
 use crate::damage::{Damage, DamageKind};
+use crate::recovery::careful::Piece;
 use crate::state::findings::DAMAGE_NOTES_MAX;
-use nearhead_disk::{At, Buffer};
+use nearhead_disk::At;
 use nearhead_format::record::Claim;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -24,6 +25,8 @@ pub(in crate::recovery) struct ByClaims {
     known_logs: BTreeMap<u32, (Claim, u64)>,
     /// What is left of records that are not whole, by log, as the last scan of it found it.
     remains: BTreeMap<u32, Vec<Remains>>,
+    /// Places of each log that the last scan of it could not read and where a newer record may begin.
+    hidden: BTreeMap<u32, Vec<Hidden>>,
     /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
     /// was said of it before does not count: the first look began in the middle of its records.
     pub(super) problems: BTreeMap<u32, Vec<Damage>>,
@@ -64,14 +67,14 @@ impl ByClaims {
     pub(super) fn take_scan(&mut self, scan: LogScan) {
         // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
         let whole = |sequence: u64| {
-            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
+            let is_it = |found: &&Found| found.header.sequence == sequence;
+            scan.found.iter().filter(is_it).any(Found::may_be_whole)
         };
         let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
         let problems = problems.map(|(_, problem)| DamageKind::Record.told(problem));
-        let unreadable = scan.unreadable.iter().map(|problem| DamageKind::Log.told(problem));
-        let problems = problems.chain(unreadable).take(DAMAGE_NOTES_MAX + 1).collect();
+        let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
         self.problems.insert(scan.claim.log_index, problems);
-        self.findings.unreadable = self.findings.unreadable.take().or(scan.unreadable);
+        self.hidden.insert(scan.claim.log_index, scan.hidden);
         self.remains.insert(scan.claim.log_index, scan.remains);
         for found in scan.found {
             let (claims, sequence, is_sound) =
@@ -117,20 +120,17 @@ impl Finder for ByClaims {
         }
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String> {
+    fn take(&mut self, piece: Piece, context: &ScanContext) {
         if let Some(scan) = self.scan.as_mut() {
-            match bytes {
-                Ok(bytes) => scan.take(bytes, context),
-                Err(problem) => scan.unreadable(&problem, context),
-            }
+            scan.take(piece, context);
         }
-        Ok(())
     }
 
     fn findings(self: Box<Self>) -> Findings {
         Findings {
             problems: self.problems.into_values().flatten().collect(),
             remains: self.remains.into_values().flatten().collect(),
+            hidden: self.hidden.into_values().flatten().collect(),
             ..self.findings
         }
     }
