@@ -8,9 +8,11 @@ use super::{Next, Rebuilt, Recovery, Snapshot, Step, chain};
 use crate::commit::Commit;
 use crate::core::Core;
 use crate::damage::DamageKind;
+use crate::placement::Need;
 use crate::snapshot::{LoneHeader, Snapshotter};
 use crate::state::Recorded;
 use crate::state::findings::RecoveredState;
+use crate::state::logs::REACH_BYTES;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
@@ -75,7 +77,6 @@ impl Recovery {
             return self.refuse("no snapshot was read (internal error)".to_owned());
         };
         let accept_loss = self.terms.accept_loss;
-        findings.hidden.retain(|hidden| !is_needed(&snapshot, hidden, &self.context));
         let base = snapshot.header.record_sequence;
         let known = base..self.known_sequence.max(base);
         let again = self.sweeps_next().then(|| findings.records.clone());
@@ -86,12 +87,10 @@ impl Recovery {
         }
         let ordered =
             chain::order(std::mem::take(&mut findings.records), known, accept_loss, &mut result);
-        let unread = match &ordered {
-            Ok(ordered) => may_be_newest(&findings.hidden, ordered),
-            Err(_) => Vec::new(),
-        };
-        let is_any_unknown = ordered.as_ref().is_ok_and(|ordered| ordered.is_any_unknown);
-        let is_loss = self.unreadable.is_some() || !unread.is_empty() || is_any_unknown;
+        let is_loss = ordered.as_ref().is_ok_and(|ordered| {
+            let hides = !may_be_newest(&findings.hidden, ordered).is_empty();
+            self.unreadable.is_some() || hides || ordered.is_any_unknown
+        });
         if let Some(records) = again.filter(|_| is_loss) {
             // A record that is gone may have been the only one to claim a log.
             self.snapshot = Some(snapshot);
@@ -100,25 +99,28 @@ impl Recovery {
             return self.find(Box::<BySweep>::default());
         }
         self.result = result;
-        let Ordered { links, newest, .. } = match ordered {
+        let ordered = match ordered {
             Ok(ordered) => ordered,
             Err(problem) => return self.refuse(problem),
         };
+        let header = snapshot.header;
+        findings.hidden.retain(|hidden| !is_needed(&snapshot, hidden, &self.context));
+        let mut recorded = self.replayed(snapshot, &ordered.links);
+        findings.hidden.retain(|hidden| may_begin(&recorded, hidden, &self.context));
+        let unread = may_be_newest(&findings.hidden, &ordered);
         let problem = self.unreadable.take().or(unread.first().map(|first| first.problem.clone()));
         if let Some(problem) = &problem {
+            let newer = newer_than(ordered.newest.max(header.record_sequence));
             if !accept_loss {
                 return self.refuse(format!(
-                    "{problem}; {}: mend the device, or see what would be lost with `nearhead repair --dry-run` \
-                     and accept the loss with `nearhead repair --accept-loss`",
-                    newer_than(newest)
+                    "{problem}; {newer}: mend the device, or see what would be lost with `nearhead repair \
+                     --dry-run` and accept the loss with `nearhead repair --accept-loss`"
                 ));
             }
-            let finding = format!("{problem}; {}; the loss was accepted", newer_than(newest));
+            let finding = format!("{problem}; {newer}; the loss was accepted");
             self.result.note(DamageKind::Record.told(finding));
         }
-        self.result.note_records(links.len());
-        let header = snapshot.header;
-        let mut recorded = self.replayed(snapshot, &links);
+        self.result.note_records(ordered.links.len());
         let mut torn = torn_records(
             &recorded,
             u64::from(self.context.layout.log_block_bytes),
@@ -222,6 +224,32 @@ fn is_needed(snapshot: &Snapshot, hidden: &Hidden, context: &ScanContext) -> boo
         }
         _ => false,
     })
+}
+
+/// Whether the next record may begin in that place, as far as the placement leaves out nothing: where the first one goes that
+/// fits, be it short or long. Places that failed, or that were held only then, are not known any more.
+fn may_begin(recorded: &Recorded, hidden: &Hidden, context: &ScanContext) -> bool {
+    let Some((log, block)) = hidden.block else { return true };
+    if hidden.sequence.is_some() || context.gap_bytes_max > 0 {
+        return true;
+    }
+    let logs = recorded.logs();
+    let place = |blocks| logs.next_place(log, Need { blocks, reserve: 0 });
+    let longest = (REACH_BYTES / context.block() as u64) as u32 + 1;
+    let mut blocks = 1;
+    while let Some(at) = place(blocks).filter(|_| blocks <= longest) {
+        if at == block {
+            return true;
+        }
+        // The longest record that goes there.
+        let (mut fits, mut too_long) = (blocks, longest + 1);
+        while fits + 1 < too_long {
+            let middle = fits.midpoint(too_long);
+            if place(middle) == Some(at) { fits = middle } else { too_long = middle }
+        }
+        blocks = too_long;
+    }
+    false
 }
 
 /// Places where a record may hide that is newer than all that were found. One that names its sequence is no newer, or is

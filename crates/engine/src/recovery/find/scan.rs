@@ -174,9 +174,11 @@ impl LogScan {
                 if !any {
                     self.note_remains(&window, 0, context);
                     any = self.look_ahead(&window, 0, context);
-                    // It goes there only if it does not fit before the end.
+                    // It goes there only if it does not fit before the end, and never in a chain.
                     let left = context.layout.log_blocks().saturating_sub(self.cursor);
-                    if !any && u64::from(left) * (context.block() as u64) < REACH_BYTES {
+                    let may_go_round = !context.layout.is_chain()
+                        && u64::from(left) * (context.block() as u64) < REACH_BYTES;
+                    if !any && may_go_round {
                         self.note_hidden(&window, 0, context);
                     }
                 }
@@ -204,7 +206,8 @@ impl LogScan {
             return;
         }
         let (block, log) = (context.block(), self.claim.log_index);
-        let gap_blocks = context.gap_bytes_max / block as u64;
+        // Placement leaves out blocks between two records alone.
+        let gap_blocks = if start == 0 { 0 } else { context.gap_bytes_max / block as u64 };
         for (step, at) in bytes.chunks(block).enumerate() {
             let position = start + step as u32;
             let Some(offset) = context.layout.log_block_offset(log, position) else { return };
