@@ -101,7 +101,12 @@ impl Recovery {
         self.result = result;
         let ordered = match ordered {
             Ok(ordered) => ordered,
-            Err(problem) => return self.refuse(problem),
+            Err(problem) => {
+                // Where something cannot be read that is why.
+                let unread = findings.hidden.first().map(|hidden| &hidden.problem);
+                let why = unread.map(|unread| format!("{unread}; {MAY_BE_NEWER}, and "));
+                return self.refuse(format!("{}{problem}", why.unwrap_or_default()));
+            }
         };
         let header = snapshot.header;
         findings.hidden.retain(|hidden| !is_needed(&snapshot, hidden, &self.context));
@@ -117,7 +122,7 @@ impl Recovery {
                      --dry-run` and accept the loss with `nearhead repair --accept-loss`"
                 ));
             }
-            let finding = format!("{problem}; {newer}; the loss was accepted");
+            let finding = format!("{problem}; {newer}; it is given up");
             self.result.note(DamageKind::Record.told(finding));
         }
         self.result.note_records(ordered.links.len());
@@ -203,10 +208,13 @@ impl Recovery {
     }
 }
 
+/// Said of what cannot be read.
+const MAY_BE_NEWER: &str = "it may hold writes newer than everything else";
+
 /// What a record would be that hides where nothing can be read.
 fn newer_than(newest: u64) -> String {
     format!(
-        "a record newer than {newest}, the newest that can be read, may be there, and nothing says what it wrote"
+        "{MAY_BE_NEWER}: a record newer than {newest}, the newest that can be read, may be there, and nothing says what it wrote"
     )
 }
 

@@ -290,6 +290,10 @@ impl Damaged {
             }
             "log-never-written-unreadable" => self.unreadable_sector(self.payload_of(3) + 65536),
             id if id.starts_with("repair-") => return self.damage_to_repair(id),
+            "log-zeroed" => {
+                let log = self.log();
+                self.image.zero(log.start, log.end - log.start).unwrap();
+            }
             "log-unreadable" => self.unreadable(self.log()),
             "chunk-in-snapshot" => self.flip(self.payload_of(0) + 1000),
             _ => return false,

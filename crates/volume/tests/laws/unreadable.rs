@@ -14,9 +14,12 @@ use nearhead_engine::Config;
 use nearhead_format::record::{RecordHeader, WriteItem, peek};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_volume::check::check_with;
+use nearhead_volume::forget::{client_ranges, given_up_with_log};
 use nearhead_volume::{Clock, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Instant;
 
 const PRESETS: [&str; 8] =
     ["mlb-32", "mlb-256", "singlelog", "slsmr", "mlsmr", "nearhead", "trail", "gecko"];
@@ -172,6 +175,7 @@ impl Killed {
                     if errors == 0 || !is_told {
                         return Err(format!("{errors} blocks are lost, said: {is_told}"));
                     }
+                    self.forget_names(&mut used, &lost)?;
                     false
                 }
                 (Ok(mut used), Allowed::Nothing | Allowed::PerhapsConsent) => {
@@ -187,7 +191,42 @@ impl Killed {
                 self.try_consent(damage, &lost)?;
             }
         }
+        self.try_check(damage, allowed)?;
         self.try_repair(damage, &lost, allowed)
+    }
+
+    /// `forget-log` lists every block that it makes unreadable for good, whichever log is given up.
+    fn forget_names(&self, used: &mut Used, lost: &BTreeSet<u64>) -> Result<(), String> {
+        let unread: BTreeSet<u64> = {
+            let blocks: Vec<u64> = lost.iter().copied().collect();
+            let view = used.view(&blocks).blocks;
+            view.iter().filter(|block| block.1.is_none()).map(|block| *block.0).collect()
+        };
+        let named = given_up_with_log(&mut used.volume, Instant::now(), 0);
+        let named = client_ranges(&named);
+        let is_named = |block: &u64| {
+            let at = block * 4096;
+            named.iter().any(|(start, len)| *start <= at && at < start + len)
+        };
+        match unread.iter().find(|block| !is_named(block)) {
+            Some(block) => Err(format!("forget-log gives up block {block} and names {named:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// `check` says whether it opens, and counts what reads as errors.
+    fn try_check(&self, damage: &Damage, allowed: Allowed) -> Result<(), String> {
+        let disk = self.disk(self.image.clone(), damage);
+        let presets = self.options.presets;
+        let report = check_with(presets, disk, Instant::now(), &mut |_| ());
+        let report = report.map_err(|error| error.to_string())?;
+        let is_right = match allowed {
+            Allowed::Nothing => report.opens,
+            Allowed::Errors => report.opens && report.damage_count() > 0,
+            Allowed::Consent => !report.opens && report.damage_count() > 0,
+            Allowed::PerhapsConsent => report.opens || report.damage_count() > 0,
+        };
+        if is_right { Ok(()) } else { Err(format!("check says {report:?}")) }
     }
 
     /// Consent gives up what the records wrote that cannot be read, after naming it.
