@@ -281,11 +281,7 @@ fn leave_behind(recorded: &mut Recorded, torn: &mut Torn, unread: &[Hidden]) {
     let block_bytes = recorded.logs().block_bytes() as u64;
     let mut offsets: BTreeSet<u64> =
         unread.iter().filter(|hidden| hidden.block.is_some()).map(|hidden| hidden.offset).collect();
-    for entry in recorded.map() {
-        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
-            keep_off(&mut offsets, block_bytes, chunk_sector, u64::from(chunk_len));
-        }
-    }
+    keep_off_map(&mut offsets, recorded, block_bytes);
     for (log, position) in unread.iter().filter_map(|hidden| hidden.block) {
         recorded.logs_mut().leave_behind(log, position);
     }
@@ -307,13 +303,18 @@ fn torn_records(recorded: &Recorded, log_block_bytes: u64, remains: Vec<Remains>
     if offsets.is_empty() {
         return Torn::default();
     }
+    keep_off_map(&mut offsets, recorded, log_block_bytes);
+    Torn { offsets, newest_sequence }
+}
+
+/// Takes out of `offsets`, device bytes, those of log blocks to which the map points.
+fn keep_off_map(offsets: &mut BTreeSet<u64>, recorded: &Recorded, block_bytes: u64) {
     // Of a chain, which alone has a paged map, records begun since the snapshot stand behind all that its base has: what lies over is enough.
     for entry in recorded.map() {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
-            keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
+            keep_off(offsets, block_bytes, chunk_sector, u64::from(chunk_len));
         }
     }
-    Torn { offsets, newest_sequence }
 }
 
 /// Takes out of `offsets`, device bytes, those of blocks that share a byte with these sectors.
