@@ -15,8 +15,9 @@ use crate::state::findings::RecoveredState;
 use crate::state::logs::REACH_BYTES;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::Place;
+use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Records that a log may hold that could not be read, at most: the next one has a sequence above all of them. Else one of them could be
 /// taken for newer than it, should what they lie on come back. No volume writes so many between two snapshots.
@@ -91,8 +92,15 @@ impl Recovery {
             let hides = !may_be_newest(&findings.hidden, ordered).is_empty();
             self.unreadable.is_some() || hides || ordered.is_any_unknown
         });
+        // A record that is gone may have been the only one to claim a log.
+        let is_any_gone = ordered.as_ref().map_or(true, |ordered| !ordered.missing.is_empty());
+        let peeks = is_any_gone || is_loss || !findings.hidden.is_empty();
+        if peeks && !self.is_device_gone && !std::mem::replace(&mut self.has_peeked, true) {
+            let finder = self.finder(&snapshot, self.every_log(&snapshot));
+            self.snapshot = Some(snapshot);
+            return self.find(finder);
+        }
         if let Some(records) = again.filter(|_| is_loss) {
-            // A record that is gone may have been the only one to claim a log.
             self.snapshot = Some(snapshot);
             self.before_sweep = Some(Findings { records, ..findings });
             self.has_swept = true;
@@ -133,7 +141,10 @@ impl Recovery {
         );
         if problem.is_some() {
             recorded.pass_over(recorded.sequence_done().saturating_add(UNREAD_RECORDS_MAX));
-            leave_behind(&mut recorded, &mut torn, &unread);
+            overwrite_first(&recorded, &mut torn, &unread);
+        }
+        for (log, position) in findings.hidden.iter().filter_map(|hidden| hidden.block) {
+            recorded.logs_mut().leave_behind(log, position);
         }
         let recovered = Recovered {
             torn,
@@ -146,6 +157,18 @@ impl Recovery {
             found: std::mem::take(&mut self.result),
         };
         self.opens(recovered)
+    }
+
+    /// Every log, from where on a claim would say that it holds newer records.
+    fn every_log(&self, snapshot: &Snapshot) -> VecDeque<Claim> {
+        let layout = &self.context.layout;
+        let claims = (0..layout.log_count()).flat_map(|log_index| {
+            let position = snapshot.logs.get(&log_index).map_or(0, |state| state.position);
+            // In a chain a log that was free begins anew.
+            let anew = (layout.is_chain() && position > 0).then_some(0);
+            anew.into_iter().chain([position]).map(move |position| Claim { log_index, position })
+        });
+        claims.collect()
     }
 
     /// Whether all logs are read whole, should it turn out that a loss must be accepted: once.
@@ -275,16 +298,12 @@ fn may_be_newest(hidden: &[Hidden], ordered: &Ordered) -> Vec<Hidden> {
     open
 }
 
-/// Lets no record begin in the places that were given up, and the next recovery not ask for them: their first sectors are
-/// overwritten before the next record, and their logs go on behind them.
-fn leave_behind(recorded: &mut Recorded, torn: &mut Torn, unread: &[Hidden]) {
+/// Lets no record show up later in the places that were given up: their first sectors are overwritten before the next record.
+fn overwrite_first(recorded: &Recorded, torn: &mut Torn, unread: &[Hidden]) {
     let block_bytes = recorded.logs().block_bytes() as u64;
     let mut offsets: BTreeSet<u64> =
         unread.iter().filter(|hidden| hidden.block.is_some()).map(|hidden| hidden.offset).collect();
     keep_off_map(&mut offsets, recorded, block_bytes);
-    for (log, position) in unread.iter().filter_map(|hidden| hidden.block) {
-        recorded.logs_mut().leave_behind(log, position);
-    }
     if !offsets.is_empty() {
         torn.newest_sequence = torn.newest_sequence.max(recorded.sequence_done() + 1);
         torn.offsets.extend(offsets);

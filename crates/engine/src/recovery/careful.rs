@@ -112,13 +112,11 @@ impl CarefulRead {
                 }
             }
         }
-        match self.pending.pop() {
-            Some(next) => self.begin(next),
-            None => {
-                let bytes = std::mem::replace(self.buffer(), BufferMut::zeroed(0));
-                self.done(bytes.freeze())
-            }
+        if let Some(next) = self.pending.pop() {
+            return self.begin(next);
         }
+        let bytes = std::mem::replace(self.buffer(), BufferMut::zeroed(0));
+        self.done(bytes.freeze())
     }
 
     /// Decides what follows from an error; nothing if the piece is given up.

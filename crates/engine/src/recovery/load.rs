@@ -20,7 +20,7 @@ use nearhead_format::snapshot::{
     BodyItem, BodyReader, FragmentCell, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use nearhead_format::{Entry, Layout};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
@@ -153,14 +153,14 @@ impl Recovery {
         self.read(self.map.header(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_header(&mut self, slot: usize, piece: Piece) -> Next {
-        let header = self.slot_place(slot, &piece);
+    pub(super) fn on_slot_header(&mut self, slot: usize, piece: &Piece) -> Next {
+        let header = self.slot_place(slot, piece);
         self.step = Step::HeaderCopy { slot, header };
         self.read(self.map.copy(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_copy(&mut self, slot: usize, header: Place, piece: Piece) -> Next {
-        let copy = self.slot_place(slot, &piece);
+    pub(super) fn on_slot_copy(&mut self, slot: usize, header: Place, piece: &Piece) -> Next {
+        let copy = self.slot_place(slot, piece);
         let at = self.map.header(slot);
         self.slots.push(FoundSlot { slot, at, header, copy });
         if slot == 0 {
@@ -303,12 +303,21 @@ impl Recovery {
             })
             .collect();
         self.context.floor_sequence = header.record_sequence;
-        let finder: Box<dyn Finder> = match self.map.journal {
-            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
-            None if self.context.layout.records_anywhere => Box::new(ByWholeLogs::of(&claims)),
-            None => Box::new(ByClaims::of(&claims)),
-        };
-        self.snapshot = Some(Snapshot { header, map, logs, claims, hints, fragments });
+        let snapshot = Snapshot { header, map, logs, claims, hints, fragments };
+        let finder = self.finder(&snapshot, VecDeque::new());
+        self.snapshot = Some(snapshot);
         self.find(finder)
+    }
+
+    /// What looks for the records since a snapshot, also in the logs of `peeks`, which it does not claim.
+    pub(super) fn finder(&self, snapshot: &Snapshot, peeks: VecDeque<Claim>) -> Box<dyn Finder> {
+        let claims = &snapshot.claims;
+        match self.map.journal {
+            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
+            None if self.context.layout.records_anywhere => {
+                Box::new(ByWholeLogs::of(claims).peeking_into(peeks))
+            }
+            None => Box::new(ByClaims::of(claims).peeking_into(peeks)),
+        }
     }
 }

@@ -40,7 +40,7 @@ use crate::state::paged::PagedBounds;
 use careful::{CarefulRead, FAILURES_MAX, Piece, Progress};
 use find::{Finder, Findings, ScanContext};
 use load::{LoadedMap, Loading};
-use nearhead_disk::{At, DiskError, Lane, Payload};
+use nearhead_disk::{At, DiskError, DiskErrorKind, Lane, Payload};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{FragmentCell, HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
@@ -129,6 +129,10 @@ pub(crate) struct Recovery {
     /// What the claimed logs hold, while all logs are read whole as well because a loss was accepted.
     before_sweep: Option<Findings>,
     has_swept: bool,
+    /// Logs that nothing claims are looked into as well, because a record is gone that may have claimed one.
+    has_peeked: bool,
+    /// A device is not there: looking further would take long and change nothing.
+    is_device_gone: bool,
     /// The newest record that a snapshot includes whose header is sound and whose body is not.
     known_sequence: u64,
     /// The highest number of a snapshot whose header is sound, whatever its body is.
@@ -171,6 +175,8 @@ impl Recovery {
             unreadable: None,
             before_sweep: None,
             has_swept: false,
+            has_peeked: false,
+            is_device_gone: false,
             known_sequence: 0,
             known_snapshot: 0,
             rebuilds: false,
@@ -189,6 +195,8 @@ impl Recovery {
     pub(crate) fn next(&mut self, done: Option<Result<Payload, DiskError>>) -> Next {
         let Some(result) = done else { return self.begin() };
         let Some(mut reading) = self.reading.take() else { return self.on_flush(result) };
+        let is_gone = |error: &DiskError| error.kind == DiskErrorKind::Gone;
+        self.is_device_gone |= result.as_ref().err().is_some_and(is_gone);
         match reading.next(result, &mut self.failures_left) {
             Progress::Read { at, len } => {
                 self.reading = Some(reading);
@@ -200,8 +208,8 @@ impl Recovery {
 
     fn on_read(&mut self, piece: Piece) -> Next {
         match std::mem::replace(&mut self.step, Step::Done) {
-            Step::Header { slot } => self.on_slot_header(slot, piece),
-            Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, piece),
+            Step::Header { slot } => self.on_slot_header(slot, &piece),
+            Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, &piece),
             Step::Body(loading) => self.on_body(loading, piece),
             Step::Find(finder) => self.on_find_read(finder, piece),
             Step::Flush(_) | Step::Start | Step::Done => self.unasked(),

@@ -14,6 +14,7 @@ use nearhead_engine::Config;
 use nearhead_format::record::{RecordHeader, WriteItem, peek};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_service::Service;
 use nearhead_volume::check::check_with;
 use nearhead_volume::forget::{client_ranges, given_up_with_log};
 use nearhead_volume::{Clock, Volume};
@@ -78,9 +79,14 @@ impl Killed {
         let mut used = opened(&options, options.disk_with(image), |_| {}).unwrap();
         let older = used.view(&blocks);
         let floor = used.volume.status().record_sequence;
+        let far = used.volume.info().size_bytes / 4096;
         for block in 0..BLOCKS {
             let id = used.write(block, 1, 2, true);
             used.wait(id).unwrap();
+            if block % 5 == 4 {
+                // The head is elsewhere then, and so may the next record be.
+                used.view(&[(block * 7 + 1) * far / 200]);
+            }
         }
         let newest = used.view(&blocks);
         let image = used.image();
@@ -150,7 +156,10 @@ impl Killed {
                 None => return Err(format!("block {block} cannot be read")),
                 Some(_) if self.newest.blocks[block] == *content => {}
                 Some(_) if is_lost && may_be_older && self.older.blocks[block] == *content => {}
-                Some(_) => return Err(format!("block {block} reads as something older")),
+                Some(_) => {
+                    let told = &view.damage;
+                    return Err(format!("block {block} reads as something older, and is said: {told:?}"));
+                }
             }
         }
         Ok((errors, !view.damage.is_empty()))
@@ -253,7 +262,8 @@ impl Killed {
             self.open(self.image.clone(), damage, |config| config.accept_loss = accepts)?;
         used.volume.start_snapshot(used.now);
         let image = used.stop().disk().image();
-        for damage in [damage.clone(), Damage::default()] {
+        let as_bad = Some(damage.clone()).filter(|damage| !damage.is_once);
+        for damage in as_bad.into_iter().chain([Damage::default()]) {
             let what = if damage.unreadable.is_empty() { "mended" } else { "as bad" };
             let says = |problem| format!("repaired, the disk {what}: {problem}");
             let mut used = self.open(image.clone(), &damage, |_| {}).map_err(says)?;

@@ -3,6 +3,7 @@
 //!
 //! It must see every log that a record may have gone to, and none twice from the same place; logs come in no order.
 
+use super::found::names_newer;
 use super::scan::LogScan;
 use super::{Finder, Findings, Found, Hidden, Remains, ScanContext};
 use crate::damage::{Damage, DamageKind};
@@ -21,6 +22,9 @@ pub(in crate::recovery) struct ByClaims {
     /// Claims of records that are not sound: followed only where no sound record says more, since
     /// they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say.
+    peeks: VecDeque<Claim>,
+    peeking: Option<Claim>,
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     /// What is left of records that are not whole, by log, as the last scan of it found it.
@@ -41,6 +45,11 @@ impl ByClaims {
             finder.follow(*claim, 0);
         }
         finder
+    }
+
+    /// The same, and into each of these logs that nothing else claims.
+    pub(in crate::recovery) fn peeking_into(self, peeks: VecDeque<Claim>) -> Self {
+        Self { peeks, ..self }
     }
 
     /// Puts a log on the list of those to scan, unless it is known already. Logs are scanned in no
@@ -114,14 +123,27 @@ impl Finder for ByClaims {
                 }
                 self.take_scan(scan);
             }
-            let claim = self.next_claim()?;
+            let Some(claim) = self.next_claim() else {
+                let peek = self.peeks.pop_front()?;
+                let is_known = self.known_logs.contains_key(&peek.log_index);
+                let at = context.layout.log_block_offset(peek.log_index, peek.position);
+                if let Some(at) = at.filter(|_| !is_known) {
+                    self.peeking = Some(peek);
+                    return Some((at.into(), context.block() as u64));
+                }
+                continue;
+            };
             self.findings.logs += 1;
             self.scan = Some(LogScan::new(claim, context.floor_sequence));
         }
     }
 
     fn take(&mut self, piece: Piece, context: &ScanContext) {
-        if let Some(scan) = self.scan.as_mut() {
+        if let Some(claim) = self.peeking.take() {
+            if names_newer(&piece.bytes, claim, context) {
+                self.follow(claim, u64::MAX);
+            }
+        } else if let Some(scan) = self.scan.as_mut() {
             scan.take(piece, context);
         }
     }

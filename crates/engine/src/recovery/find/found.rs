@@ -7,7 +7,7 @@ use crate::recovery::bounds::{record_past_volume, sequence_fits};
 use nearhead_disk::RangeSet;
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::record::{Peek, RecordHeader, RecordIdentity};
+use nearhead_format::record::{Claim, Peek, RecordHeader, RecordIdentity, peek};
 
 /// What every scan needs to know.
 #[derive(Clone)]
@@ -109,6 +109,16 @@ pub(in crate::recovery) struct Remains {
     pub(in crate::recovery) sequence: u64,
     /// Device byte where it begins.
     pub(in crate::recovery) offset: u64,
+}
+
+/// Whether a record newer than the snapshot begins with `bytes`, where the log of `claim` begins.
+pub(super) fn names_newer(bytes: &[u8], claim: Claim, context: &ScanContext) -> bool {
+    let peeked = bytes.get(..512).and_then(|bytes| peek(bytes).ok());
+    peeked.is_some_and(|peeked| {
+        peeked.volume_id == context.volume_id
+            && (peeked.log_index, peeked.position) == (claim.log_index, claim.position)
+            && peeked.sequence > context.floor_sequence
+    })
 }
 
 /// The record at the start of `bytes` that says what `peeked` says, whatever its chunks are; `None` if its

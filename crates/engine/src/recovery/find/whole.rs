@@ -5,6 +5,7 @@
 //! tore and for places that failed: those are told as remains, and the chain takes the sound one of two. Where a part cannot be read and
 //! a newer record may begin, the place is reported as hidden.
 
+use super::found::names_newer;
 use super::sweep::LogSweep;
 use super::{Finder, Findings, ScanContext};
 use crate::recovery::careful::Piece;
@@ -19,6 +20,10 @@ pub(in crate::recovery) struct ByWholeLogs {
     to_read: VecDeque<u32>,
     /// Claims of records that are not sound: followed last, since they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say,
+    /// or anyway where placement does not write records in order.
+    peeks: VecDeque<Claim>,
+    peeking: Option<Claim>,
     /// Every log that may hold newer records, and from where on its snapshot or first record says.
     known: BTreeMap<u32, u32>,
     findings: Findings,
@@ -29,13 +34,33 @@ impl ByWholeLogs {
     pub(in crate::recovery) fn of(claims: &[Claim]) -> Self {
         let mut finder = Self::default();
         for claim in claims {
-            finder.follow(claim);
+            finder.follow(*claim);
         }
         finder
     }
 
-    fn follow(&mut self, claim: &Claim) {
-        let Claim { log_index, position } = *claim;
+    /// The same, and into each of these logs that nothing else claims.
+    pub(in crate::recovery) fn peeking_into(self, peeks: VecDeque<Claim>) -> Self {
+        Self { peeks, ..self }
+    }
+
+    /// Where the next log is looked into that nothing claims.
+    fn next_peek(&mut self, context: &ScanContext) -> Option<(At, u64)> {
+        loop {
+            let peek = self.peeks.pop_front()?;
+            if self.known.contains_key(&peek.log_index) {
+                continue;
+            }
+            let at = context.layout.log_block_offset(peek.log_index, peek.position);
+            if let Some(at) = at {
+                self.peeking = Some(peek);
+                return Some((at.into(), context.block() as u64));
+            }
+        }
+    }
+
+    fn follow(&mut self, claim: Claim) {
+        let Claim { log_index, position } = claim;
         self.known.entry(log_index).or_insert_with(|| {
             self.to_read.push_back(log_index);
             position
@@ -57,7 +82,7 @@ impl ByWholeLogs {
             }
             for claim in claims {
                 if is_sound {
-                    self.follow(&claim);
+                    self.follow(claim);
                 } else {
                     self.doubtful.push_back(claim);
                 }
@@ -69,7 +94,7 @@ impl ByWholeLogs {
         loop {
             let next = self.to_read.pop_front().or_else(|| {
                 let claim = self.doubtful.pop_front()?;
-                self.follow(&claim);
+                self.follow(claim);
                 self.to_read.pop_front()
             });
             match next {
@@ -91,14 +116,18 @@ impl Finder for ByWholeLogs {
                 }
                 self.take_sweep(sweep, context);
             }
-            let log = self.next_log(context)?;
+            let Some(log) = self.next_log(context) else { return self.next_peek(context) };
             self.findings.logs += 1;
             self.sweep = Some(LogSweep::new(log));
         }
     }
 
     fn take(&mut self, piece: Piece, context: &ScanContext) {
-        if let Some(sweep) = self.sweep.as_mut() {
+        if let Some(claim) = self.peeking.take() {
+            if context.gap_bytes_max > 0 || names_newer(&piece.bytes, claim, context) {
+                self.follow(claim);
+            }
+        } else if let Some(sweep) = self.sweep.as_mut() {
             sweep.take(piece, context);
         }
     }

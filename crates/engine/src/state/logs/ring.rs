@@ -420,13 +420,14 @@ impl Ring {
         }
     }
 
-    /// The next record goes behind block `position`, where one could go, if there is a position at all: records may not begin
-    /// anywhere.
+    /// The next record goes behind block `position`, where one could go. Returns whether it can go nowhere else: records may
+    /// not begin anywhere.
     pub(super) fn leave_behind(&mut self, position: u32) -> bool {
+        let capacity = self.capacity();
         if self.scatter.is_some() {
+            self.position = position.saturating_add(1) % capacity;
             return false;
         }
-        let capacity = self.capacity();
         let ahead = (position + capacity - self.position) % capacity;
         if position < capacity && ahead < self.free_run_blocks() {
             self.position = (position + 1) % capacity;
