@@ -192,13 +192,9 @@ mod tests {
         let (mut left, mut next) = (FAILURES_MAX, (At::from(4096), 1u64 << 20));
         loop {
             let (at, len) = next;
-            let result = match fails(at.offset..at.offset + len) {
-                Some(kind) => Err(error(kind)),
-                None => {
-                    let bytes = BufferMut::copy_of(&vec![7; len as usize]);
-                    Ok(Payload::Bytes(bytes.freeze()))
-                }
-            };
+            let bytes = || BufferMut::copy_of(&vec![7; len as usize]).freeze();
+            let failed = fails(at.offset..at.offset + len).map(error);
+            let result = failed.map_or_else(|| Ok(Payload::Bytes(bytes())), Err);
             match read.next(result, &mut left) {
                 Progress::Read { at, len } => next = (at, len),
                 Progress::Done(piece) => return (piece, FAILURES_MAX - left),

@@ -113,6 +113,7 @@ struct Terms {
 }
 
 /// The state between two reads.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 pub(crate) struct Recovery {
     step: Step,
     /// The read that is on the disk.
