@@ -134,7 +134,7 @@ impl Report {
         let range = (copy.client_offset, copy.len_bytes);
         match self.unverified.last_mut() {
             Some(last) if last.client_offset + last.len_bytes == range.0 => {
-                last.len_bytes += range.1
+                last.len_bytes += range.1;
             }
             _ => self.unverified.push(range.into()),
         }

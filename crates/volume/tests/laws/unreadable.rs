@@ -186,7 +186,7 @@ impl Killed {
                     if errors == 0 || !is_told {
                         return Err(format!("{errors} blocks are lost, said: {is_told}"));
                     }
-                    self.forget_names(&mut used, &lost)?;
+                    Self::forget_names(&mut used, &lost)?;
                     false
                 }
                 (Ok(mut used), Allowed::Nothing | Allowed::PerhapsConsent) => {
@@ -207,7 +207,7 @@ impl Killed {
     }
 
     /// `forget-log` lists every block that it makes unreadable for good, whichever log is given up.
-    fn forget_names(&self, used: &mut Used, lost: &BTreeSet<u64>) -> Result<(), String> {
+    fn forget_names(used: &mut Used, lost: &BTreeSet<u64>) -> Result<(), String> {
         let unread: BTreeSet<u64> = {
             let blocks: Vec<u64> = lost.iter().copied().collect();
             let view = used.view(&blocks).blocks;
