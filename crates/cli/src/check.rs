@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What `nearhead check` is told.
+/// Arguments of `nearhead check`.
 #[derive(clap::Args, Debug)]
 pub struct CheckArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
@@ -161,6 +161,13 @@ fn repair_of(args: &CheckArgs, found: &CheckReport, finding: &CheckFinding) -> S
             )
         }
         "lost block" => "write these client bytes again, from a backup".to_owned(),
-        _ => format!("to go on without what is lost: nearhead repair {target} --accept-loss"),
+        _ if found.opens => format!(
+            "write the client bytes that are named again, from a backup; to write the map without them: nearhead \
+             repair {target}"
+        ),
+        _ => format!(
+            "to see what would be lost, changing nothing: nearhead repair {target} --dry-run; to go on without it: \
+             nearhead repair {target} --accept-loss"
+        ),
     }
 }

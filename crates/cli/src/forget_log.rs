@@ -1,4 +1,6 @@
 //! `nearhead forget-log`: gives up what one damaged log held, and lists it.
+//!
+//! It accepts no loss that cannot be listed: a volume that recovery refuses is left to `nearhead repair`.
 
 use crate::offline;
 use crate::repair::{ClientRange, tell_ranges};
@@ -6,10 +8,10 @@ use crate::report::words;
 use crate::target::{Access, DiskArgs};
 use nearhead_output::{say, say_json};
 use nearhead_volume::find_superblock;
-use nearhead_volume::forget::{client_ranges, give_up, unreadable_in_log};
+use nearhead_volume::forget::{client_ranges, give_up, given_up_with_log};
 use serde::Serialize;
 
-/// What `nearhead forget-log` is told.
+/// Arguments of `nearhead forget-log`.
 #[derive(clap::Args, Debug)]
 pub struct ForgetLogArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
@@ -32,7 +34,7 @@ struct Report<'a> {
     target: &'a str,
     log: u32,
     done: bool,
-    /// Reads of these fail until they are written again.
+    /// Reads of these fail until they are written again: what the log held, and what recovery found lost.
     lost: Vec<ClientRange>,
     lost_bytes: u64,
     /// What recovery found, in this log or others.
@@ -42,7 +44,9 @@ struct Report<'a> {
 /// Runs the command.
 pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
     let access = if args.dry_run { Access::Read } else { Access::Write };
-    let mut offline = offline::open(&args.target, access, &args.disk, true)?;
+    let mut offline = offline::open(&args.target, access, &args.disk, false).map_err(|problem| {
+        format!("{problem} (forget-log changed nothing: it gives up what it can list, in a volume that opens)")
+    })?;
     let superblock = offline.volume.superblock().clone();
     let logs = superblock.layout.log_count();
     if args.log >= logs {
@@ -53,7 +57,7 @@ pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
     }
     let damage = words(offline.volume.engine().status().damage);
     let start = offline.start;
-    let lost = unreadable_in_log(&mut offline.volume, start, args.log);
+    let lost = given_up_with_log(&mut offline.volume, start, args.log);
     if !args.dry_run {
         let mut target = offline.close()?;
         let io = &mut target.io();

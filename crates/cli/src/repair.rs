@@ -15,6 +15,7 @@ use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::{Place, Superblock};
 use nearhead_output::say_json;
 use nearhead_volume::backup::Backup;
+use nearhead_volume::check::unverified;
 use nearhead_volume::repair::{
     Weighed, clear_torn, repair_superblocks, slots_to_repair, superblocks_to_repair, weigh,
 };
@@ -23,7 +24,7 @@ pub use report::{ClientRange, tell_ranges};
 use report::{Report, needs_consent, tell};
 use std::sync::Arc;
 
-/// What `nearhead repair` is told.
+/// Arguments of `nearhead repair`.
 #[derive(clap::Args, Debug)]
 pub struct RepairArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
@@ -131,7 +132,7 @@ fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected,
     let offline = match offline::inspecting(target, look.clone()) {
         Ok(offline) => offline,
         Err(Refused { target: Some(target), problem }) => {
-            report.consent = Some(problem);
+            report.note_consent(problem);
             let accepting = Look { accept_loss: true, ..look.clone() };
             offline::inspecting(*target, accepting).map_err(|refused| refused.problem)?
         }
@@ -151,6 +152,9 @@ fn looked_at(mut offline: Offline, mut report: Report) -> Inspected {
         for entry in entries.filter(|entry| entry.place == Place::Poisoned) {
             let len_bytes = u64::from(entry.len_sectors) * SECTOR_BYTES;
             report.add_lost(entry.home_sector * SECTOR_BYTES, len_bytes);
+        }
+        for copy in unverified(&mut offline.volume, start) {
+            report.add_unverified(&copy);
         }
     }
     Inspected { offline, report, weighed }
@@ -187,8 +191,20 @@ fn change(args: &RepairArgs, inspected: Inspected) -> Result<Report, String> {
     offline.volume.start_snapshot(now);
     // Together with the one of the orderly stop both slots are new.
     offline.drive_until(|volume| volume.status().stats.snapshots > 0)?;
-    offline.close()?;
+    let target = offline.close()?;
     report.snapshots_written = 2;
     report.done = true;
+    assert_opens(target).map_err(|problem| {
+        failed(&format_args!(
+            "both snapshots are written again, but the volume still does not open: {problem}"
+        ))
+    })?;
     Ok(report)
+}
+
+/// A repaired volume opens without consent: else it is not called repaired.
+fn assert_opens(target: Target) -> Result<(), String> {
+    let opened = offline::inspecting(target, Look::default());
+    let offline = opened.map_err(|refused| refused.problem)?;
+    offline.into_target().leave()
 }

@@ -44,6 +44,17 @@ pub struct CheckFinding {
     pub problem: String,
 }
 
+/// A logged copy that cannot be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unverified {
+    /// The log that has it.
+    pub log_index: u32,
+    /// First client byte.
+    pub client_offset: u64,
+    /// Number of bytes.
+    pub len_bytes: u64,
+}
+
 /// How far a check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -231,6 +242,29 @@ fn check_chunks<D: Disk>(
         report.chunk_bytes += chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>();
         progress(Progress { entries_done, entries: report.entries });
     }
+}
+
+/// Logged copies of an open volume that cannot be read or do not match their checksum, as a check finds them: the client
+/// bytes of each, and the log that has it. Changes nothing.
+pub fn unverified<D: Disk>(volume: &mut Volume<D>, start: Instant) -> Vec<Unverified> {
+    let layout = volume.superblock().layout;
+    let chunks = volume.engine().map().iter().filter_map(|entry| LoggedCopy::of(&entry));
+    let mut chunks: Vec<LoggedCopy> = chunks.collect();
+    chunks.sort_unstable_by_key(|chunk| (chunk.device_offset, chunk.home_sector));
+    chunks.dedup();
+    let mut io = volume.io(start);
+    let mut found = Vec::new();
+    for run in runs(&chunks) {
+        verify_run(&mut io, run, &mut |finding| {
+            found.push(Unverified {
+                log_index: layout.group_of(finding.device_offset.unwrap_or_default()),
+                client_offset: finding.client_offset.unwrap_or_default(),
+                len_bytes: finding.len_bytes.unwrap_or_default(),
+            });
+        });
+    }
+    found.sort_unstable_by_key(|copy| copy.client_offset);
+    found
 }
 
 fn check_poison(batch: &[Entry], report: &mut CheckReport) {

@@ -4,6 +4,9 @@
 //! them fail until they are written again, and they no longer keep the log from being emptied. What fragments
 //! in it brought is kept: the snapshot has their bytes itself. The
 //! change is one new snapshot of a map at rest, so it happens as a whole or not at all.
+//!
+//! That snapshot also makes durable what recovery found lost, so this is listed with the rest. It never gives up what is
+//! not listed: a volume that recovery refuses is not for this.
 
 use crate::check::copy_problem;
 use crate::create::write_snapshot_header;
@@ -64,8 +67,9 @@ impl From<DiskError> for ForgetError {
     }
 }
 
-/// Lists what log `log_index` of an open volume holds and cannot be verified. Changes nothing.
-pub fn unreadable_in_log<D: Disk>(
+/// Lists what is given up with log `log_index` of an open volume: what it holds and cannot be verified, and what reads as
+/// errors already, as the newest copy was lost. By client offset. Changes nothing.
+pub fn given_up_with_log<D: Disk>(
     volume: &mut Volume<D>,
     start: Instant,
     log_index: u32,
@@ -81,13 +85,17 @@ pub fn unreadable_in_log<D: Disk>(
         .filter_map(|entry| Some((entry, LoggedCopy::of(&entry)?)))
         .filter(|(_, chunk)| log.contains(&chunk.device_offset))
         .collect();
+    let is_poisoned = |entry: &Entry| entry.place == Place::Poisoned;
+    let problem = "its newest copy was lost".to_owned();
+    let poisoned = volume.engine().map().iter().filter(is_poisoned);
+    let poisoned = poisoned.map(|entry| LostBlock { entry, problem: problem.clone() });
+    let mut lost: Vec<LostBlock> = poisoned.collect();
     let mut io = volume.io(start);
-    in_log
-        .into_iter()
-        .filter_map(|(entry, chunk)| {
-            Some(LostBlock { entry, problem: copy_problem(&mut io, &chunk)? })
-        })
-        .collect()
+    lost.extend(in_log.into_iter().filter_map(|(entry, chunk)| {
+        Some(LostBlock { entry, problem: copy_problem(&mut io, &chunk)? })
+    }));
+    lost.sort_by_key(|block| block.entry.home_sector);
+    lost
 }
 
 /// Turns `lost` into lost blocks in a new snapshot. The volume must have been closed in order.

@@ -18,6 +18,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+/// Attempts at a read, as a recovery has.
+const READ_TRIES: u32 = 3;
+
 /// Who is told of a disk that lets everything wait.
 static TOLD: OnceLock<fn(&DiskEvent)> = OnceLock::new();
 
@@ -210,10 +213,19 @@ impl<'a> SyncIo<'a> {
         }
     }
 
-    /// Reads `len` bytes at a place, on the volume's own disk if it says nothing else.
+    /// Reads `len` bytes at a place, on the volume's own disk if it says nothing else. A read that fails is tried again: what
+    /// is decided by these reads is not to depend on an error that comes once.
     pub fn read(&mut self, at: impl Into<At>, len: usize) -> Result<Buffer, DiskError> {
         let At { lane, offset } = at.into();
-        match self.run_on(lane, Command::Read { offset, len: len as u32 })? {
+        let mut tries_left = READ_TRIES;
+        let payload = loop {
+            tries_left -= 1;
+            match self.run_on(lane, Command::Read { offset, len: len as u32 }) {
+                Err(error) if error.kind == DiskErrorKind::Io && tries_left > 0 => {}
+                result => break result?,
+            }
+        };
+        match payload {
             Payload::Bytes(bytes) => Ok(bytes),
             Payload::Zeros(len) => Ok(BufferMut::zeroed(len).freeze()),
             Payload::Phantom(_) => Err(DiskError {

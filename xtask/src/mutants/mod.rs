@@ -93,7 +93,10 @@ const PARTS: [Part; 7] = [
             program("nearhead-volume", Some("map_device")),
             program("nearhead-volume", Some("backups")),
             // The maps that are rebuilt from logs alone, gaps, and headers that stand in one place only.
-            Program { tests: &["rebuild", "only_log", "lone_header", "lost_record"], ..LAWS },
+            Program {
+                tests: &["rebuild", "only_log", "lone_header", "lost_record", "unreadable"],
+                ..LAWS
+            },
             Program { tests: &["state_machine"], ..LAWS },
         ],
     },

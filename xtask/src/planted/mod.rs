@@ -96,6 +96,7 @@ const RUNGS: [Rung; 23] = [
             "journal_wrap::",
             "lone_header::",
             "lost_record::",
+            "unreadable::",
         ],
     ),
     rung("company", LAWS, &["company::", "given_up_swap::"]),

@@ -2,9 +2,10 @@
 
 use super::{DoubtfulArg, RepairArgs};
 use nearhead_output::say;
+use nearhead_volume::check::Unverified;
 use nearhead_volume::repair::{Reason, Weighed};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranges listed for people; programs get all of them.
 pub const RANGES_SHOWN_MAX: usize = 50;
@@ -77,6 +78,10 @@ pub(super) struct Report {
     unreadable: Vec<DeviceRange>,
     /// Client bytes that read as errors until they are written again, as the map says.
     lost: Vec<ClientRange>,
+    /// Client bytes whose newest copy, in a log, cannot be verified: they read as errors until they are written again, and
+    /// `forget-log` gives them up.
+    unverified: Vec<ClientRange>,
+    unverified_logs: BTreeSet<u32>,
     /// What recovery found.
     pub(super) damage: Vec<String>,
     /// Snapshots written.
@@ -105,7 +110,34 @@ impl Report {
     }
 
     fn is_sound(&self) -> bool {
-        self.superblock_copies_rewritten.is_empty() && !self.map_rebuilt && !self.has_findings()
+        let is_changed = !self.superblock_copies_rewritten.is_empty() || self.map_rebuilt;
+        !is_changed && !self.has_findings() && self.consent.is_none() && !self.has_losses()
+    }
+
+    /// Whether client bytes read as errors that no repair can bring back.
+    fn has_losses(&self) -> bool {
+        !self.lost.is_empty() || !self.unverified.is_empty()
+    }
+
+    /// Recovery refuses the volume for `problem`, unless the owner accepts a loss that nothing lists.
+    pub(super) fn note_consent(&mut self, problem: String) {
+        self.rest_is_uncertain = Some(
+            "nothing says what the records named under `recovery` wrote: these client bytes read as what was there \
+             before. Everything else that can be read is kept"
+                .to_owned(),
+        );
+        self.consent = Some(problem);
+    }
+
+    pub(super) fn add_unverified(&mut self, copy: &Unverified) {
+        self.unverified_logs.insert(copy.log_index);
+        let range = (copy.client_offset, copy.len_bytes);
+        match self.unverified.last_mut() {
+            Some(last) if last.client_offset + last.len_bytes == range.0 => {
+                last.len_bytes += range.1;
+            }
+            _ => self.unverified.push(range.into()),
+        }
     }
 
     pub(super) fn add_lost(&mut self, client_offset: u64, len_bytes: u64) {
@@ -195,7 +227,20 @@ pub(super) fn tell(report: &Report) {
     for finding in &report.damage {
         say(&format!("recovery: {finding}"));
     }
+    if let Some(why) = &report.rest_is_uncertain {
+        say(&format!("not certain even where nothing is listed: {why}"));
+    }
     tell_ranges("lost", &report.lost);
+    tell_ranges("not verified", &report.unverified);
+    if !report.unverified.is_empty() {
+        let logs: Vec<String> = report.unverified_logs.iter().map(u32::to_string).collect();
+        say(&format!(
+            "what is not verified reads as errors until it is written again; `nearhead forget-log {} LOG` gives it \
+             up, of log {}",
+            report.target,
+            logs.join(", ")
+        ));
+    }
     say(&format!("{} {}", report.target, outcome(report)));
 }
 
@@ -208,6 +253,8 @@ fn outcome(report: &Report) -> &'static str {
         "is repaired: both snapshots are written again"
     } else if report.consent.is_some() {
         "is not repaired yet"
+    } else if !report.done && report.has_losses() {
+        "has lost blocks, listed above: nothing else was to be done, and nothing was changed"
     } else {
         "is repaired"
     }
@@ -233,9 +280,6 @@ fn tell_rebuilt(report: &Report, is_plan: bool) {
         let explain = reason.explain();
         say(&format!("doubtful, {reads} from then on: {bytes} client bytes; {explain}"));
         tell_ranges("doubtful", ranges);
-    }
-    if let Some(why) = &report.rest_is_uncertain {
-        say(&format!("not certain even where nothing is listed: {why}"));
     }
     say("hints (nearhead hint) were in the snapshots alone and are gone: give them again");
 }

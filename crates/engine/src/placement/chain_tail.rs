@@ -104,6 +104,10 @@ impl Placement for ChainTail {
         Some(Spot { log_index: next, block, wanted_index: wanted(logs, next) })
     }
 
+    fn leaves_out_bytes_max(&self, _knows_tracks: bool) -> u64 {
+        Gap::BYTES_MAX
+    }
+
     fn claims_ahead(&self) -> u32 {
         1
     }

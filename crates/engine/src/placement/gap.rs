@@ -20,6 +20,11 @@ const REST_MAX: u32 = 4096;
 /// A record that left later than this after the one before says nothing: the disk has turned on.
 const AT_ONCE: Nanos = Nanos(500_000);
 
+impl Gap {
+    /// Bytes of the longest gap.
+    pub(super) const BYTES_MAX: u64 = FIRST_BYTES;
+}
+
 /// The gap, and what is known of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gap {

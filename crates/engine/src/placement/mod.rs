@@ -29,7 +29,7 @@ pub use single_log::SingleLog;
 pub use track_by_track::TrackByTrack;
 pub use under_head::UnderHead;
 
-use crate::state::logs::Logs;
+use crate::state::logs::{GAP_BYTES_MAX, Logs};
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
 
@@ -173,6 +173,13 @@ pub trait Placement: Debug + Send {
     /// The logs in which it goes on, beside that of the newest record, where it uses several at once: those stay claimed, too.
     fn goes_on_in(&self) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// Bytes that it may leave out between two records of a log, beyond places that failed. Recovery asks where it cannot read
+    /// behind the last record, as the next one may be there. 0: each record follows the one before it, or begins where the
+    /// first one can. `knows_tracks`: whether the tracks of a drive are known.
+    fn leaves_out_bytes_max(&self, _knows_tracks: bool) -> u64 {
+        GAP_BYTES_MAX
     }
 
     /// Another one of its kind: a configuration is copied, an engine keeps its own.

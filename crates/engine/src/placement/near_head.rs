@@ -98,6 +98,10 @@ impl Placement for NearHead {
         Some(self.soonest(Self::nearest(need, view)?, need, view))
     }
 
+    fn leaves_out_bytes_max(&self, _knows_tracks: bool) -> u64 {
+        0
+    }
+
     fn claims_ahead(&self) -> u32 {
         CLAIMS_AHEAD
     }

@@ -13,6 +13,10 @@ impl Placement for SingleLog {
         Some(Spot { log_index: 0, block, wanted_index: 0 })
     }
 
+    fn leaves_out_bytes_max(&self, _knows_tracks: bool) -> u64 {
+        0
+    }
+
     fn claims_ahead(&self) -> u32 {
         0
     }

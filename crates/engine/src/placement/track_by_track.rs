@@ -14,6 +14,7 @@
 
 use super::track_arm::TrackArm;
 use super::{Drives, Need, Placement, Reposition, Seen, Spot, View};
+use crate::state::logs::GAP_BYTES_MAX;
 use nearhead_disk::Nanos;
 
 /// Without a record for so long nobody looks it up any more, and a drive may go to sleep: the first record then may come late.
@@ -143,6 +144,10 @@ impl Placement for TrackByTrack {
         // The next log may be written once this record is durable.
         let wanted = self.wanted(spot, need, view);
         Some(Spot { wanted_index: wanted.unwrap_or(spot.log_index), ..spot })
+    }
+
+    fn leaves_out_bytes_max(&self, knows_tracks: bool) -> u64 {
+        if knows_tracks { GAP_BYTES_MAX } else { 0 }
     }
 
     fn claims_ahead(&self) -> u32 {

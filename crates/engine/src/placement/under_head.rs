@@ -7,6 +7,7 @@
 
 use super::passing::Search;
 use super::{Drives, NearHead, Need, Placement, Seen, Spot, View};
+use crate::state::logs::GAP_BYTES_MAX;
 use nearhead_disk::Nanos;
 
 /// Logs around the head that are compared.
@@ -89,6 +90,10 @@ impl Placement for UnderHead {
             spot.wanted_index = near().find(is_new).unwrap_or(spot.wanted_index);
         }
         Some(spot)
+    }
+
+    fn leaves_out_bytes_max(&self, knows_tracks: bool) -> u64 {
+        if knows_tracks { GAP_BYTES_MAX } else { 0 }
     }
 
     fn claims_ahead(&self) -> u32 {

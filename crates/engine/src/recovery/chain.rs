@@ -4,12 +4,16 @@
 //! A missing one is damage. Its addresses are known if its header survived or if its successor
 //! echoes them: those sectors are poisoned (EIO), never served from an older copy. If not even that
 //! is known the volume does not open unless its owner accepts the loss.
+//!
+//! A record of which a part cannot be read, and whose other parts are sound, may have been acknowledged: it counts, and the
+//! sectors of that part are poisoned.
 
 use super::find::Found;
 use crate::damage::DamageKind;
 use crate::state::findings::RecoveredState;
+use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::record::SectorRange;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// One step of the replay.
@@ -23,6 +27,20 @@ pub(super) enum Link {
     Unknown { last: u64 },
 }
 
+/// The records in order, and what is not there.
+pub(super) struct Ordered {
+    pub(super) links: Vec<Link>,
+    /// Sequences below the newest one of which there is no record.
+    pub(super) missing: BTreeSet<u64>,
+    /// The newest one.
+    pub(super) newest: u64,
+    /// Whether nothing says what one of those wrote that are missing.
+    pub(super) is_any_unknown: bool,
+}
+
+/// Missing sequences that are counted: of more no more need be known.
+const MISSING_MAX: usize = 4096;
+
 /// Puts what was found in order. `known` begins with the sequence the snapshot includes and ends with the
 /// newest one that is known to have been written.
 pub(super) fn order(
@@ -30,10 +48,10 @@ pub(super) fn order(
     known: Range<u64>,
     accept_loss: bool,
     result: &mut RecoveredState,
-) -> Result<Vec<Link>, String> {
+) -> Result<Ordered, String> {
     let (mut by_sequence, newest_found) = by_sequence(found);
     let newest = newest_found.max(known.end);
-    let mut links = Vec::new();
+    let (mut links, mut missing_ones, mut is_any_unknown) = (Vec::new(), BTreeSet::new(), false);
     let mut sequence = known.start + 1;
     while sequence <= newest {
         if let Some(record) = by_sequence.remove(&sequence) {
@@ -54,6 +72,7 @@ pub(super) fn order(
                 missing(sequence, sequence, newest)
             ));
         }
+        is_any_unknown |= echo.is_none();
         let ranges = echo.unwrap_or_default();
         // Of several in a row the last one's successor is there, and says what that one wrote.
         let next = by_sequence.range(sequence..).next().map_or(newest, |(next, _)| *next);
@@ -63,14 +82,36 @@ pub(super) fn order(
             sequence
         };
         result.note(DamageKind::Record.told(format!(
-            "{}; {} ranges it wrote read as errors until they are written again",
+            "{}; {}",
             missing(sequence, last, newest),
-            ranges.len()
+            what_it_wrote(&ranges)
         )));
+        missing_ones
+            .extend((sequence..=last).take(MISSING_MAX - missing_ones.len().min(MISSING_MAX)));
         links.push(Link::Lost { last, ranges });
         sequence = last + 1;
     }
-    Ok(links)
+    Ok(Ordered { links, missing: missing_ones, newest, is_any_unknown })
+}
+
+/// Ranges named in one finding.
+const RANGES_NAMED_MAX: usize = 8;
+
+fn what_it_wrote(ranges: &[SectorRange]) -> String {
+    if ranges.is_empty() {
+        return "nothing says what it wrote: any client byte may read as an older copy".to_owned();
+    }
+    let named = ranges.iter().take(RANGES_NAMED_MAX).map(|range| {
+        let (start, sectors) = (range.start_sector, u64::from(range.len_sectors));
+        format!("{} at {}", sectors * SECTOR_BYTES, start * SECTOR_BYTES)
+    });
+    let named: Vec<String> = named.collect();
+    let more = if ranges.len() > RANGES_NAMED_MAX { ", and more" } else { "" };
+    format!(
+        "{} ranges it wrote read as errors until they are written again: client bytes {}{more}",
+        ranges.len(),
+        named.join(", ")
+    )
 }
 
 /// What was found, and the newest sound sequence of it.
@@ -79,15 +120,16 @@ pub(super) fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
     let mut newest = 0;
     for record in found {
         let sequence = record.header.sequence;
-        if record.is_sound() {
+        if record.may_be_whole() {
             newest = newest.max(sequence);
         }
         // The same sequence twice: a record that was written again elsewhere after an error, or
-        // one that was torn before an earlier crash. A sound one wins; in one log the last of them, as
-        // the places before it failed.
-        let known = by_sequence.get(&sequence).filter(|known| known.is_sound());
-        let is_better = known.is_none_or(|known| {
-            record.is_sound() && known.header.log_index == record.header.log_index
+        // one that was torn before an earlier crash. A sound one wins, else one of which only a part cannot be
+        // read; in one log the last of them, as the places before it failed.
+        let rank = |found: &Found| (found.is_sound(), found.may_be_whole());
+        let is_better = by_sequence.get(&sequence).is_none_or(|known| {
+            let is_later = known.header.log_index == record.header.log_index || !known.is_sound();
+            rank(&record) > rank(known) || rank(&record) == rank(known) && is_later
         });
         if is_better {
             by_sequence.insert(sequence, record);
@@ -111,12 +153,25 @@ fn missing(first: u64, last: u64, newest: u64) -> String {
 
 fn damaged(record: &Found) -> String {
     let bad = record.chunks_sound.iter().filter(|sound| !**sound).count();
+    let is_what = if record.is_only_unread {
+        "chunks cannot be read"
+    } else {
+        "chunks do not match their checksum"
+    };
+    let chunks = record.header.chunks().zip(&record.chunks_sound).filter(|(_, sound)| !**sound);
+    let ranges = chunks.take(RANGES_NAMED_MAX).map(|(chunk, _)| {
+        let (start, sectors) = (chunk.home_sector, u64::from(chunk.len_sectors));
+        format!("{} at {}", sectors * SECTOR_BYTES, start * SECTOR_BYTES)
+    });
+    let ranges: Vec<String> = ranges.collect();
     format!(
-        "record {} in log {} at log block {}: {bad} of {} chunks do not match their checksum; \
-         those sectors read as errors until they are written again",
+        "record {} in log {} at log block {}: {bad} of {} {is_what}; those sectors read as errors until \
+         they are written again: client bytes {}{}",
         record.header.sequence,
         record.header.log_index,
         record.header.position,
-        record.chunks_sound.len()
+        record.chunks_sound.len(),
+        ranges.join(", "),
+        if bad > RANGES_NAMED_MAX { ", and more" } else { "" }
     )
 }

@@ -5,33 +5,25 @@
 //! tried.
 
 use super::bounds::{check_header, check_item, log_outside, outside};
+use super::careful::Piece;
 use super::find::{ByClaims, ByJournal, ByWholeLogs, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
-use super::{Next, Recovery, Snapshot, Step, bytes_of};
+use super::{Next, Recovery, Snapshot, Step};
 use crate::config::MapPlace;
 use crate::damage::DamageKind;
 use crate::state::logs::Logs;
 use crate::state::map::{LoadError, Loader, Map};
 use crate::state::paged::{BaseBuilder, Paged, PagedBounds};
-use nearhead_disk::{At, DiskError, Payload};
+use nearhead_disk::At;
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, FragmentCell, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use nearhead_format::{Entry, Layout};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
-
-impl Recovery {
-    /// A disk that cannot read what it may read again later: log space may have been used again since the
-    /// snapshot there, so that the older one is not enough.
-    fn body_is_unreadable(&mut self, slot: usize, at: At, problem: &str) {
-        let problem = format!("snapshot slot {slot} at {at}: could not be read: {problem}");
-        self.unreadable.get_or_insert(problem);
-    }
-}
 
 /// The map of a snapshot.
 pub(super) enum LoadedMap {
@@ -139,10 +131,13 @@ impl Loading {
 
 impl Recovery {
     /// The bytes where a header of `slot` should be: the header, or why it is none.
-    fn slot_place(&self, slot: usize, result: Result<Payload, DiskError>) -> Place {
-        let unusable = |is_unreadable| move |problem| Unusable { problem, is_unreadable };
-        let bytes = bytes_of(result).map_err(unusable(true))?;
-        self.header_of(&bytes, slot as u32).map_err(unusable(false))
+    fn slot_place(&self, slot: usize, piece: &Piece) -> Place {
+        // One whose checksum holds is whole, whatever of it could not be read: that was zeros.
+        self.header_of(&piece.bytes, slot as u32).map_err(|problem| {
+            let is_unreadable = !piece.unread.is_empty();
+            let problem = if is_unreadable { piece.why.clone() } else { problem };
+            Unusable { problem, is_unreadable }
+        })
     }
 
     fn header_of(&self, bytes: &[u8], slot: u32) -> Result<SnapshotHeader, String> {
@@ -158,23 +153,14 @@ impl Recovery {
         self.read(self.map.header(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_header(
-        &mut self,
-        slot: usize,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let header = self.slot_place(slot, result);
+    pub(super) fn on_slot_header(&mut self, slot: usize, piece: &Piece) -> Next {
+        let header = self.slot_place(slot, piece);
         self.step = Step::HeaderCopy { slot, header };
         self.read(self.map.copy(slot), SNAPSHOT_HEADER_BYTES)
     }
 
-    pub(super) fn on_slot_copy(
-        &mut self,
-        slot: usize,
-        header: Place,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let copy = self.slot_place(slot, result);
+    pub(super) fn on_slot_copy(&mut self, slot: usize, header: Place, piece: &Piece) -> Next {
+        let copy = self.slot_place(slot, piece);
         let at = self.map.header(slot);
         self.slots.push(FoundSlot { slot, at, header, copy });
         if slot == 0 {
@@ -238,15 +224,10 @@ impl Recovery {
         self.read(at, left.min(BODY_READ_BYTES))
     }
 
-    pub(super) fn on_body(
-        &mut self,
-        mut loading: Box<Loading>,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        let bytes = bytes_of(result);
-        if let (Err(problem), Some(at)) = (&bytes, loading.at) {
-            self.body_is_unreadable(loading.header.slot() as usize, at, problem);
-        }
+    /// What cannot be read of a body is damage like any other: its checksum covers all of it.
+    pub(super) fn on_body(&mut self, mut loading: Box<Loading>, piece: Piece) -> Next {
+        let at = loading.at.unwrap_or(At::from(0));
+        let bytes = piece.whole().map_err(|why| format!("{at}: could not be read: {why}"));
         let layout = &self.context.layout;
         let fed = bytes.and_then(|bytes| loading.feed(&bytes, layout).map(|()| bytes.len() as u64));
         match fed {
@@ -322,12 +303,21 @@ impl Recovery {
             })
             .collect();
         self.context.floor_sequence = header.record_sequence;
-        let finder: Box<dyn Finder> = match self.map.journal {
-            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
-            None if self.context.layout.records_anywhere => Box::new(ByWholeLogs::of(&claims)),
-            None => Box::new(ByClaims::of(&claims)),
-        };
-        self.snapshot = Some(Snapshot { header, map, logs, claims, hints, fragments });
+        let snapshot = Snapshot { header, map, logs, claims, hints, fragments };
+        let finder = self.finder(&snapshot, VecDeque::new());
+        self.snapshot = Some(snapshot);
         self.find(finder)
+    }
+
+    /// What looks for the records since a snapshot, also in the logs of `peeks`, which it does not claim.
+    pub(super) fn finder(&self, snapshot: &Snapshot, peeks: VecDeque<Claim>) -> Box<dyn Finder> {
+        let claims = &snapshot.claims;
+        match self.map.journal {
+            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
+            None if self.context.layout.records_anywhere => {
+                Box::new(ByWholeLogs::of(claims).peeking_into(peeks))
+            }
+            None => Box::new(ByClaims::of(claims).peeking_into(peeks)),
+        }
     }
 }

@@ -19,6 +19,7 @@ mod adopt;
 mod bounds;
 #[cfg(test)]
 mod bounds_tests;
+mod careful;
 mod chain;
 mod find;
 mod load;
@@ -36,9 +37,10 @@ pub use rebuild::{Doubt, Rebuilt};
 use crate::config::{MapPlace, Setup};
 use crate::state::findings::RecoveredState;
 use crate::state::paged::PagedBounds;
-use find::{Finder, ScanContext};
+use careful::{CarefulRead, FAILURES_MAX, Piece, Progress};
+use find::{Finder, Findings, ScanContext};
 use load::{LoadedMap, Loading};
-use nearhead_disk::{At, DiskError, Lane, Payload};
+use nearhead_disk::{At, DiskError, DiskErrorKind, Lane, Payload};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{FragmentCell, HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
@@ -111,15 +113,27 @@ struct Terms {
 }
 
 /// The state between two reads.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 pub(crate) struct Recovery {
     step: Step,
+    /// The read that is on the disk.
+    reading: Option<CarefulRead>,
+    /// Failed reads after which nothing is retried or split any more.
+    failures_left: u32,
     slots: Vec<FoundSlot>,
     /// Sound headers, the one to try first last.
     headers: Vec<SnapshotHeader>,
     slot_problems: Vec<String>,
     snapshot: Option<Snapshot>,
-    /// The first log or snapshot that could not be read: it may be newer than anything found.
+    /// The first snapshot header that could not be read and may be newer than anything found.
     unreadable: Option<String>,
+    /// What the claimed logs hold, while all logs are read whole as well because a loss was accepted.
+    before_sweep: Option<Findings>,
+    has_swept: bool,
+    /// Logs that nothing claims are looked into as well, because a record is gone that may have claimed one.
+    has_peeked: bool,
+    /// A device is not there: looking further would take long and change nothing.
+    is_device_gone: bool,
     /// The newest record that a snapshot includes whose header is sound and whose body is not.
     known_sequence: u64,
     /// The highest number of a snapshot whose header is sound, whatever its body is.
@@ -153,11 +167,17 @@ impl Recovery {
     fn new(context: ScanContext, map: MapPlace, terms: Terms) -> Self {
         Self {
             step: Step::Start,
+            reading: None,
+            failures_left: FAILURES_MAX,
             slots: Vec::new(),
             headers: Vec::new(),
             slot_problems: Vec::new(),
             snapshot: None,
             unreadable: None,
+            before_sweep: None,
+            has_swept: false,
+            has_peeked: false,
+            is_device_gone: false,
             known_sequence: 0,
             known_snapshot: 0,
             rebuilds: false,
@@ -174,21 +194,41 @@ impl Recovery {
     /// What to do now that the last thing asked for is `done` (nothing, at first). After [`Next::Open`] and
     /// [`Next::Refuse`] there is nothing more to ask.
     pub(crate) fn next(&mut self, done: Option<Result<Payload, DiskError>>) -> Next {
-        let step = std::mem::replace(&mut self.step, Step::Done);
         let Some(result) = done else { return self.begin() };
-        match step {
-            Step::Header { slot } => self.on_slot_header(slot, result),
-            Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, result),
-            Step::Body(loading) => self.on_body(loading, result),
-            Step::Find(finder) => self.on_find_read(finder, result),
-            Step::Flush(recovered) => match result {
-                Ok(_) => self.flush_or_open(recovered),
-                Err(error) => self.refuse(format!("the device could not be flushed: {error}")),
-            },
-            Step::Start | Step::Done => {
-                self.refuse("an answer that nothing was asked for (internal error)".to_owned())
+        let Some(mut reading) = self.reading.take() else { return self.on_flush(result) };
+        let is_gone = |error: &DiskError| error.kind == DiskErrorKind::Gone;
+        self.is_device_gone |= result.as_ref().err().is_some_and(is_gone);
+        match reading.next(result, &mut self.failures_left) {
+            Progress::Read { at, len } => {
+                self.reading = Some(reading);
+                Next::Read { at, len: len as u32 }
             }
+            Progress::Done(piece) => self.on_read(piece),
         }
+    }
+
+    fn on_read(&mut self, piece: Piece) -> Next {
+        match std::mem::replace(&mut self.step, Step::Done) {
+            Step::Header { slot } => self.on_slot_header(slot, &piece),
+            Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, &piece),
+            Step::Body(loading) => self.on_body(loading, piece),
+            Step::Find(finder) => self.on_find_read(finder, piece),
+            Step::Flush(_) | Step::Start | Step::Done => self.unasked(),
+        }
+    }
+
+    fn on_flush(&mut self, result: Result<Payload, DiskError>) -> Next {
+        match (std::mem::replace(&mut self.step, Step::Done), result) {
+            (Step::Flush(recovered), Ok(_)) => self.flush_or_open(recovered),
+            (Step::Flush(_), Err(error)) => {
+                self.refuse(format!("the device could not be flushed: {error}"))
+            }
+            _ => self.unasked(),
+        }
+    }
+
+    fn unasked(&mut self) -> Next {
+        self.refuse("an answer that nothing was asked for (internal error)".to_owned())
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -212,19 +252,14 @@ impl Recovery {
         if self.rebuilds { self.rebuild(findings) } else { self.replay(findings) }
     }
 
-    fn on_find_read(
-        &mut self,
-        mut finder: Box<dyn Finder>,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        match finder.take(bytes_of(result), &self.context) {
-            Ok(()) => self.find(finder),
-            Err(problem) => self.refuse(problem),
-        }
+    fn on_find_read(&mut self, mut finder: Box<dyn Finder>, piece: Piece) -> Next {
+        finder.take(piece, &self.context);
+        self.find(finder)
     }
 
     fn read(&mut self, at: At, len: u64) -> Next {
         self.result.note_read(len);
+        self.reading = Some(CarefulRead::new(at, len, self.context.sector_bytes()));
         Next::Read { at, len: len as u32 }
     }
 
@@ -237,15 +272,4 @@ impl Recovery {
 fn volatile_lanes(setup: &Setup) -> Vec<Lane> {
     let volatile = setup.devices().filter(|(_, facts)| facts.volatile_cache);
     volatile.map(|(lane, _)| lane).collect()
-}
-
-fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer, String> {
-    match result {
-        Ok(Payload::Bytes(bytes)) => Ok(bytes),
-        Ok(Payload::Zeros(len)) => Ok(nearhead_disk::BufferMut::zeroed(len).freeze()),
-        Ok(Payload::Phantom(_)) => {
-            Err("the disk keeps no content (data-less simulation)".to_owned())
-        }
-        Err(error) => Err(error.detail),
-    }
 }

@@ -113,7 +113,14 @@ fn made_record(random: &mut SplitMix, sequence: u64, log_index: u32) -> Found {
         }
     }
     let chunks = header.writes.iter().filter(|item| item.payload_sectors() > 0).count();
-    Found { blocks: 40, chunks_sound: vec![true; chunks], journal: None, past_volume: None, header }
+    Found {
+        blocks: 40,
+        chunks_sound: vec![true; chunks],
+        is_only_unread: false,
+        journal: None,
+        past_volume: None,
+        header,
+    }
 }
 
 impl History {
@@ -350,7 +357,8 @@ fn backup(sectors: &[Sector], record_sequence: u64) -> Snapshot {
 
 /// What a rebuild makes of it.
 fn rebuilt(findings: Findings, base: Snapshot, known: u64) -> Box<Recovered> {
-    let context = ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0 };
+    let context =
+        ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0, gap_bytes_max: 0 };
     let mut recovery = Recovery::new(context, MapPlace::of_layout(&layout()), Terms::default());
     recovery.snapshot = Some(base);
     recovery.known_sequence = known;
@@ -457,7 +465,8 @@ fn what_cannot_be_read_may_hide_records_whose_sequences_are_used_by_nobody_again
 
 #[test]
 fn a_record_that_names_what_the_volume_has_not_is_refused_with_what_it_names() {
-    let context = ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0 };
+    let context =
+        ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0, gap_bytes_max: 0 };
     let mut recovery = Recovery::new(context, MapPlace::of_layout(&layout()), Terms::default());
     let outside = Some("too far".to_owned());
     match recovery.rebuild(Findings { outside, ..Findings::default() }) {

@@ -79,6 +79,11 @@ impl FoundSlot {
                 let problem = format!("{}: {says}{}", self.name(), unusable.problem);
                 if counts {
                     judged.findings.push(format!("{problem}; the copy behind it counts"));
+                } else if unusable.is_unreadable && self.copy.is_ok() {
+                    // Nothing relies on a snapshot before its copy is durable, too.
+                    judged.findings.push(format!(
+                        "{problem}; the copy behind it is of an older snapshot, so the other slot counts"
+                    ));
                 } else if unusable.is_unreadable || copy_is_unreadable {
                     judged.unreadable.get_or_insert_with(|| problem.clone());
                 }
@@ -161,7 +166,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_and_may_be_the_newest_is_refused() {
         let good = |number| (Ok(header(number)), Ok(header(number)));
-        assert_eq!(outcome([(bad(true), Ok(header(2))), good(3)]), (Some(3), 0, true));
+        // Its copy is durable before anything relies on a snapshot.
+        assert_eq!(outcome([(bad(true), Ok(header(2))), good(3)]), (Some(3), 1, false));
         assert_eq!(outcome([(bad(true), bad(false)), good(3)]), (Some(3), 0, true));
         assert_eq!(outcome([(bad(false), bad(true)), good(3)]), (Some(3), 0, true));
         assert_eq!(outcome([(Ok(header(4)), bad(true)), good(3)]), (Some(4), 0, false));

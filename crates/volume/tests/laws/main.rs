@@ -39,3 +39,4 @@ mod state_machine;
 mod support;
 mod torn_removal;
 mod torn_twin;
+mod unreadable;

@@ -86,7 +86,7 @@ struct Damaged {
     image: MemoryStore,
     properties: Properties,
     superblock: Superblock,
-    fault: Option<Fault>,
+    faults: Vec<Fault>,
     accept_loss: bool,
     /// `nearhead repair` rebuilds the map, and gives up what is doubtful.
     rebuild: bool,
@@ -122,7 +122,7 @@ impl Damaged {
             image,
             properties,
             superblock,
-            fault: None,
+            faults: Vec::new(),
             accept_loss: false,
             rebuild: false,
             records: BTreeMap::new(),
@@ -193,7 +193,18 @@ impl Damaged {
     fn unreadable(&mut self, range: std::ops::Range<u64>) {
         let (kind, range) = (FaultKind::Reads, Some(range));
         let (after, sticky, has_effect) = (0, true, false);
-        self.fault = Some(Fault { kind, range, after, sticky, has_effect });
+        self.faults.push(Fault { kind, range, after, sticky, has_effect });
+    }
+
+    /// The same of one sector.
+    fn unreadable_sector(&mut self, at: u64) {
+        self.unreadable(at..at + 512);
+    }
+
+    /// Reads of one sector fail once.
+    fn unreadable_once(&mut self, at: u64) {
+        self.unreadable_sector(at);
+        self.faults.iter_mut().for_each(|fault| fault.sticky = false);
     }
 
     /// Damages what the row says; false if there is no such row.
@@ -263,7 +274,26 @@ impl Damaged {
                 self.flip(slots[1] + 4096 + 3);
                 (0..4).for_each(|write| self.flip(self.header_of(write) + 70));
             }
+            "superblock-unreadable" => self.unreadable_sector(copies[0]),
+            "record-header-once" => self.unreadable_once(self.header_of(2)),
+            "record-header-unreadable" => self.unreadable_sector(self.header_of(2)),
+            "record-payload-unreadable" => self.unreadable_sector(self.payload_of(2) + 1024),
+            "records-two-unreadable" | "records-two-unreadable-accepted" => {
+                self.accept_loss = id == "records-two-unreadable-accepted";
+                self.unreadable_sector(self.header_of(1));
+                self.unreadable_sector(self.header_of(2));
+            }
+            "record-payload-last-unreadable" => self.unreadable_sector(self.payload_of(3) + 1024),
+            "record-header-last-unreadable" | "record-header-last-unreadable-accepted" => {
+                self.accept_loss = id == "record-header-last-unreadable-accepted";
+                self.unreadable_sector(self.header_of(3));
+            }
+            "log-never-written-unreadable" => self.unreadable_sector(self.payload_of(3) + 65536),
             id if id.starts_with("repair-") => return self.damage_to_repair(id),
+            "log-zeroed" => {
+                let log = self.log();
+                self.image.zero(log.start, log.end - log.start).unwrap();
+            }
             "log-unreadable" => self.unreadable(self.log()),
             "chunk-in-snapshot" => self.flip(self.payload_of(0) + 1000),
             _ => return false,
@@ -300,7 +330,7 @@ impl Damaged {
     /// Opens the volume and reads the writes: every message, and what each read gave.
     fn open(self, table: &Table) -> (bool, String, Vec<String>) {
         let mut disk = TestDisk::with_image(self.properties, self.image);
-        if let Some(fault) = self.fault {
+        for fault in self.faults {
             disk.add_fault(fault);
         }
         let (accept_loss, rebuild) = (self.accept_loss, self.rebuild);
@@ -388,7 +418,7 @@ fn assert_found_again(table: &Table) {
     for row in rows(table).iter().filter(|row| row.opens) {
         let mut damaged = (table.build)();
         assert!((table.damage)(&mut damaged, &row.id));
-        if damaged.fault.is_some() || damaged.accept_loss || damaged.rebuild {
+        if !damaged.faults.is_empty() || damaged.accept_loss || damaged.rebuild {
             continue;
         }
         let (properties, image) = (damaged.properties, damaged.image);

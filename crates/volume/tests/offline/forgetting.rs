@@ -12,7 +12,7 @@ use nearhead_format::snapshot::{
 };
 use nearhead_format::{Entry, Place, SnapshotHeader};
 use nearhead_service::Operation;
-use nearhead_volume::forget::{ForgetError, LostBlock, client_ranges, give_up, unreadable_in_log};
+use nearhead_volume::forget::{ForgetError, LostBlock, client_ranges, give_up, given_up_with_log};
 use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,7 +65,7 @@ fn unreadable(medium: &Medium, log: u32) -> Vec<Entry> {
     });
     let (mut volume, now) = opened.unwrap();
     volume.run_until_open(now).unwrap();
-    let lost = unreadable_in_log(&mut volume, Instant::now(), log);
+    let lost = given_up_with_log(&mut volume, Instant::now(), log);
     assert!(lost.iter().all(|block| block.problem.contains("expected checksum")), "{lost:?}");
     lost.into_iter().map(|block| block.entry).collect()
 }

@@ -3,11 +3,13 @@
 //!
 //! It must see every log that a record may have gone to, and none twice from the same place; logs come in no order.
 
+use super::found::names_newer;
 use super::scan::LogScan;
-use super::{Finder, Findings, Remains, ScanContext};
+use super::{Finder, Findings, Found, Hidden, Remains, ScanContext};
 use crate::damage::{Damage, DamageKind};
+use crate::recovery::careful::Piece;
 use crate::state::findings::DAMAGE_NOTES_MAX;
-use nearhead_disk::{At, Buffer};
+use nearhead_disk::At;
 use nearhead_format::record::Claim;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -20,10 +22,15 @@ pub(in crate::recovery) struct ByClaims {
     /// Claims of records that are not sound: followed only where no sound record says more, since
     /// they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say.
+    peeks: VecDeque<Claim>,
+    peeking: Option<Claim>,
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     /// What is left of records that are not whole, by log, as the last scan of it found it.
     remains: BTreeMap<u32, Vec<Remains>>,
+    /// Places of each log that the last scan of it could not read and where a newer record may begin.
+    hidden: BTreeMap<u32, Vec<Hidden>>,
     /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
     /// was said of it before does not count: the first look began in the middle of its records.
     pub(super) problems: BTreeMap<u32, Vec<Damage>>,
@@ -38,6 +45,11 @@ impl ByClaims {
             finder.follow(*claim, 0);
         }
         finder
+    }
+
+    /// The same, and into each of these logs that nothing else claims.
+    pub(in crate::recovery) fn peeking_into(self, peeks: VecDeque<Claim>) -> Self {
+        Self { peeks, ..self }
     }
 
     /// Puts a log on the list of those to scan, unless it is known already. Logs are scanned in no
@@ -64,14 +76,14 @@ impl ByClaims {
     pub(super) fn take_scan(&mut self, scan: LogScan) {
         // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
         let whole = |sequence: u64| {
-            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
+            let is_it = |found: &&Found| found.header.sequence == sequence;
+            scan.found.iter().filter(is_it).any(Found::may_be_whole)
         };
         let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
         let problems = problems.map(|(_, problem)| DamageKind::Record.told(problem));
-        let unreadable = scan.unreadable.iter().map(|problem| DamageKind::Log.told(problem));
-        let problems = problems.chain(unreadable).take(DAMAGE_NOTES_MAX + 1).collect();
+        let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
         self.problems.insert(scan.claim.log_index, problems);
-        self.findings.unreadable = self.findings.unreadable.take().or(scan.unreadable);
+        self.hidden.insert(scan.claim.log_index, scan.hidden);
         self.remains.insert(scan.claim.log_index, scan.remains);
         for found in scan.found {
             let (claims, sequence, is_sound) =
@@ -111,26 +123,36 @@ impl Finder for ByClaims {
                 }
                 self.take_scan(scan);
             }
-            let claim = self.next_claim()?;
+            let Some(claim) = self.next_claim() else {
+                let peek = self.peeks.pop_front()?;
+                let is_known = self.known_logs.contains_key(&peek.log_index);
+                let at = context.layout.log_block_offset(peek.log_index, peek.position);
+                if let Some(at) = at.filter(|_| !is_known) {
+                    self.peeking = Some(peek);
+                    return Some((at.into(), context.block() as u64));
+                }
+                continue;
+            };
             self.findings.logs += 1;
             self.scan = Some(LogScan::new(claim, context.floor_sequence));
         }
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String> {
-        if let Some(scan) = self.scan.as_mut() {
-            match bytes {
-                Ok(bytes) => scan.take(bytes, context),
-                Err(problem) => scan.unreadable(&problem, context),
+    fn take(&mut self, piece: Piece, context: &ScanContext) {
+        if let Some(claim) = self.peeking.take() {
+            if names_newer(&piece.bytes, claim, context) {
+                self.follow(claim, u64::MAX);
             }
+        } else if let Some(scan) = self.scan.as_mut() {
+            scan.take(piece, context);
         }
-        Ok(())
     }
 
     fn findings(self: Box<Self>) -> Findings {
         Findings {
             problems: self.problems.into_values().flatten().collect(),
             remains: self.remains.into_values().flatten().collect(),
+            hidden: self.hidden.into_values().flatten().collect(),
             ..self.findings
         }
     }

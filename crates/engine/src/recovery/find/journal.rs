@@ -3,17 +3,24 @@
 //! The journal is small and on a fast device, so all of it is read; then order and position in it do
 //! not matter. A header on the journal does not say that its record's payload is whole: the newest
 //! record was perhaps never finished, and of two with the same sequence one was torn before an
-//! earlier crash. Those, and only those, are checked in their logs.
+//! earlier crash. Those, and only those, are checked in their logs. Where the entry behind the newest one could not be
+//! read, that place is reported as hidden.
 
-use super::{Finder, Findings, Found, ScanContext};
+use super::found::judge_chunks;
+use super::{Finder, Findings, Found, Hidden, ScanContext};
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
+use crate::recovery::careful::Piece;
 use crate::recovery::load::BODY_READ_BYTES;
 use crate::state::journal::JournalPlace;
 use crate::state::journal::entry_blocks;
-use nearhead_disk::{At, Buffer, Lane};
-use nearhead_format::crc::chunk_crc;
+use nearhead_disk::{At, Lane, RangeSet};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
-use nearhead_format::record::{RECORD_MAGIC, RecordHeader, peek};
+use nearhead_format::record::{HEADER_BYTES_MAX, RECORD_MAGIC, RecordHeader, peek};
+
+/// Blocks of the largest entry.
+const ENTRY_BLOCKS_MAX: u64 = HEADER_BYTES_MAX as u64 / JOURNAL_BLOCK_BYTES;
+/// Hidden places reported: of more than these no more need be known.
+const HIDDEN_MAX: usize = 64;
 
 /// The journal's records, as far as they were read and looked at.
 pub(in crate::recovery) struct ByJournal {
@@ -24,14 +31,42 @@ pub(in crate::recovery) struct ByJournal {
     is_parsed: bool,
     /// The record whose payload was asked for.
     verifying: Option<usize>,
-    /// The first payload that could not be read: it may be that of a record that was acknowledged.
-    unreadable: Option<String>,
+    /// Bytes of the journal that could not be read, from its start, and the device's words.
+    unread: RangeSet,
+    why: String,
 }
 
 impl ByJournal {
     pub(in crate::recovery) fn at(lane: Lane, place: JournalPlace) -> Self {
         let scan = JournalScan::default();
-        Self { lane, place, scan, is_parsed: false, verifying: None, unreadable: None }
+        let (unread, why) = (RangeSet::new(), String::new());
+        Self { lane, place, scan, is_parsed: false, verifying: None, unread, why }
+    }
+
+    /// Places where the entry of a record newer than all that were found may be: the one behind the newest, and the start of
+    /// the journal if the largest does not fit there. Without any entry found it may be anywhere.
+    fn hidden(&self) -> Vec<Hidden> {
+        let block = JOURNAL_BLOCK_BYTES;
+        let blocks = self.place.bytes / block;
+        let newest = self.scan.found.iter().rev().find_map(|found| found.journal);
+        let next = newest.map(|(position, entry)| u64::from(position) + u64::from(entry));
+        let may_begin = |position: u64| {
+            next.is_none_or(|next| {
+                position == next || position == 0 && next + ENTRY_BLOCKS_MAX > blocks
+            })
+        };
+        let unread = |position: &u64| {
+            let at = position * block;
+            may_begin(*position) && self.unread.overlaps(at..at + block)
+        };
+        let hidden = (0..blocks).filter(unread).take(HIDDEN_MAX).map(|position| {
+            let offset = self.place.offset + position * block;
+            let at = At { lane: self.lane, offset };
+            let problem =
+                format!("the journal of the map device at {at}: could not be read: {}", self.why);
+            Hidden { offset, block: None, sequence: None, problem }
+        });
+        hidden.collect()
     }
 }
 
@@ -54,26 +89,23 @@ impl Finder for ByJournal {
         None
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String> {
-        let Some(index) = self.verifying.take() else {
-            let bytes =
-                bytes.map_err(|problem| format!("the map device could not be read: {problem}"))?;
-            self.scan.push(&bytes);
-            return Ok(());
-        };
-        if let Err(problem) = &bytes {
-            let offset = self.scan.payload_of(index, context).map_or(0, |(offset, _)| offset);
-            let sequence = self.scan.found[index].header.sequence;
-            self.unreadable.get_or_insert_with(|| {
-                format!("record {sequence} at device byte {offset}: could not be read: {problem}")
-            });
+    fn take(&mut self, piece: Piece, context: &ScanContext) {
+        if let Some(index) = self.verifying.take() {
+            self.scan.verify(index, &piece, context);
+            return;
         }
-        self.scan.verify(index, bytes.ok().as_deref());
-        Ok(())
+        for range in piece.unread.iter() {
+            let start = self.place.offset;
+            self.unread.insert(range.start - start..range.end - start);
+        }
+        if self.why.is_empty() {
+            self.why = piece.why;
+        }
+        self.scan.push(&piece.bytes);
     }
 
     fn findings(self: Box<Self>) -> Findings {
-        let mut findings = Findings { unreadable: self.unreadable, ..Findings::default() };
+        let mut findings = Findings { hidden: self.hidden(), ..Findings::default() };
         for found in self.scan.found {
             findings.take(found);
         }
@@ -135,20 +167,12 @@ impl JournalScan {
         (sectors > 0).then_some((offset, sectors * 512))
     }
 
-    /// Takes the payload of `found[index]`, or that it cannot be read.
-    fn verify(&mut self, index: usize, payload: Option<&[u8]>) {
+    /// Takes the payload of `found[index]`.
+    fn verify(&mut self, index: usize, piece: &Piece, context: &ScanContext) {
+        let offset = self.payload_of(index, context).map_or(0, |(offset, _)| offset);
         let found = &mut self.found[index];
-        found.chunks_sound = found
-            .header
-            .chunks()
-            .map(|chunk| {
-                let from = chunk.payload_sector as usize * 512;
-                let to = from + usize::from(chunk.len_sectors) * 512;
-                payload
-                    .and_then(|bytes| bytes.get(from..to))
-                    .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
-            })
-            .collect();
+        (found.chunks_sound, found.is_only_unread) =
+            judge_chunks(&found.header, &piece.bytes, offset, &piece.unread);
     }
 }
 
@@ -171,6 +195,7 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
     Some(Found {
         blocks: (header.record_bytes(block) / block) as u32,
         chunks_sound: vec![true; header.chunks().count()],
+        is_only_unread: false,
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,
         past_volume,
@@ -195,7 +220,7 @@ mod tests {
 
     fn context() -> ScanContext {
         let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-        ScanContext { layout, volume_id: [7; 16], floor_sequence: 10 }
+        ScanContext { layout, volume_id: [7; 16], floor_sequence: 10, gap_bytes_max: 0 }
     }
 
     /// A journal of these headers, one in each block, read by a volume whose snapshot includes record 10.

@@ -19,12 +19,13 @@ mod whole;
 use crate::damage::Damage;
 pub(super) use claims::ByClaims;
 use found::found_at;
-pub(super) use found::{Found, Remains, ScanContext};
+pub(super) use found::{Found, Hidden, Remains, ScanContext};
 pub(super) use journal::ByJournal;
 pub(super) use sweep::BySweep;
 pub(super) use whole::ByWholeLogs;
 
-use nearhead_disk::{At, Buffer};
+use crate::recovery::careful::Piece;
+use nearhead_disk::At;
 use std::ops::Range;
 
 /// What a finder found.
@@ -36,8 +37,8 @@ pub(super) struct Findings {
     pub(super) remains: Vec<Remains>,
     /// What is damaged.
     pub(super) problems: Vec<Damage>,
-    /// Why not everything could be read, if so: what could not may be newer than all that was found.
-    pub(super) unreadable: Option<String>,
+    /// Places that cannot be read and where the header of a record may be that is newer than all that was found.
+    pub(super) hidden: Vec<Hidden>,
     /// A record names what does not lie on the volume that the superblock describes.
     pub(super) outside: Option<String>,
     /// Device bytes that cannot be read and where a record may be that nobody knows of.
@@ -63,8 +64,8 @@ pub(super) trait Finder: Send {
     /// The bytes to read next, as place and length; `None` once everything was seen.
     fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)>;
 
-    /// Those bytes, or why they could not be read. With an error nothing is served.
-    fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String>;
+    /// Takes those bytes, with zeros where they could not be read.
+    fn take(&mut self, piece: Piece, context: &ScanContext);
 
     /// What was found, once everything was seen.
     fn findings(self: Box<Self>) -> Findings;

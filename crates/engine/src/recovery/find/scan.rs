@@ -10,15 +10,22 @@
 //! between logs are the chain's business.
 //!
 //! A record that was written again behind the place where it failed may stand in both.
+//!
+//! A place that cannot be read is one that holds no sound record. Where the next record could have begun there, and nothing
+//! newer stands behind, it is reported as hidden: only the chain can tell whether a record is missing.
 
-use super::{Found, Remains, ScanContext, found_at};
+use super::{Found, Hidden, Remains, ScanContext, found_at};
+use crate::recovery::careful::Piece;
 use crate::state::logs::REACH_BYTES;
-use nearhead_disk::{Buffer, BufferMut};
+use nearhead_disk::{Buffer, BufferMut, RangeSet};
 use nearhead_format::record::{Claim, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, peek};
 
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.
 const REMAINS_MAX: usize = 64;
+
+/// Hidden places reported of one log: of more than these no more need be known.
+const HIDDEN_MAX: usize = 64;
 
 /// What the next bytes are wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +57,11 @@ pub(super) struct LogScan {
     pub(super) found: Vec<Found>,
     pub(super) remains: Vec<Remains>,
     pub(super) problems: Vec<(u64, String)>,
-    /// Part of the log could not be read: what it says is unknown.
-    pub(super) unreadable: Option<String>,
+    /// Places where the header of a newer record may be and could not be read.
+    pub(super) hidden: Vec<Hidden>,
+    /// Device bytes that could not be read, and the device's words.
+    unread: RangeSet,
+    why: String,
 }
 
 impl LogScan {
@@ -68,7 +78,9 @@ impl LogScan {
             found: Vec::new(),
             remains: Vec::new(),
             problems: Vec::new(),
-            unreadable: None,
+            hidden: Vec::new(),
+            unread: RangeSet::new(),
+            why: String::new(),
         }
     }
 
@@ -119,7 +131,14 @@ impl LogScan {
     }
 
     /// Takes the bytes asked for. They are copied only behind what is held already.
-    pub(super) fn take(&mut self, bytes: Buffer, context: &ScanContext) {
+    pub(super) fn take(&mut self, piece: Piece, context: &ScanContext) {
+        let Piece { bytes, unread, why } = piece;
+        for range in unread.iter() {
+            self.unread.insert(range);
+        }
+        if self.why.is_empty() {
+            self.why = why;
+        }
         self.window = Some(match self.window.take() {
             None => bytes,
             Some(held) => {
@@ -144,6 +163,9 @@ impl LogScan {
             }
             Goal::LookAhead => {
                 let any = self.look_ahead(&window, self.cursor, context);
+                if !any {
+                    self.note_hidden(&window, self.cursor, context);
+                }
                 self.goal = if any { Goal::Record } else { self.after_the_last() };
             }
             Goal::Wrapped => {
@@ -152,6 +174,13 @@ impl LogScan {
                 if !any {
                     self.note_remains(&window, 0, context);
                     any = self.look_ahead(&window, 0, context);
+                    // It goes there only if it does not fit before the end, and never in a chain.
+                    let left = context.layout.log_blocks().saturating_sub(self.cursor);
+                    let may_go_round = !context.layout.is_chain()
+                        && u64::from(left) * (context.block() as u64) < REACH_BYTES;
+                    if !any && may_go_round {
+                        self.note_hidden(&window, 0, context);
+                    }
                 }
                 self.goal = if any { Goal::Record } else { Goal::Done };
             }
@@ -170,13 +199,43 @@ impl LogScan {
         if self.has_wrapped { Goal::Done } else { Goal::Wrapped }
     }
 
-    /// The log cannot be read here.
-    pub(super) fn unreadable(&mut self, problem: &str, context: &ScanContext) {
-        let (log, at) = (self.claim.log_index, self.cursor);
-        let offset = context.layout.log_block_offset(log, at).unwrap_or(0);
-        self.unreadable =
-            Some(format!("log {log} at device byte {offset}: could not be read: {problem}"));
-        self.goal = Goal::Done;
+    /// Reports the places in `bytes`, which stand at log block `start` and have no newer record behind them, where the
+    /// header of the next record may be and could not be read: it begins no further on than placement leaves out.
+    fn note_hidden(&mut self, bytes: &[u8], start: u32, context: &ScanContext) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let (block, log) = (context.block(), self.claim.log_index);
+        // Placement leaves out blocks between two records alone.
+        let gap_blocks = if start == 0 { 0 } else { context.gap_bytes_max / block as u64 };
+        for (step, at) in bytes.chunks(block).enumerate() {
+            let position = start + step as u32;
+            let Some(offset) = context.layout.log_block_offset(log, position) else { return };
+            let sequence = if self.unread.overlaps(offset..offset + 512) {
+                if step as u64 > gap_blocks {
+                    continue;
+                }
+                None
+            } else {
+                // Its first sector names a record whose header has a part that could not be read.
+                let peeked = at.get(..512).and_then(|first| peek(first).ok());
+                let Some(peeked) = peeked.filter(|peeked| self.accepts(peeked, position, context))
+                else {
+                    continue;
+                };
+                if !self.unread.overlaps(offset..offset + u64::from(peeked.header_bytes)) {
+                    continue;
+                }
+                Some(peeked.sequence)
+            };
+            if self.hidden.len() == HIDDEN_MAX {
+                return;
+            }
+            let why = &self.why;
+            let problem = format!("log {log} at device byte {offset}: could not be read: {why}");
+            let block = Some((log, position));
+            self.hidden.push(Hidden { offset, block, sequence, problem });
+        }
     }
 
     /// Takes records from `bytes`, which stand at log block `start`; says whether there was one.
@@ -277,7 +336,7 @@ impl LogScan {
         if !self.accepts(&peeked, position, context) {
             return None;
         }
-        found_at(bytes, &peeked, context)
+        found_at(bytes, &peeked, &self.unread, context)
     }
 
     /// Looks in `bytes`, which stand at log block `start`, for a newer record behind one there whose header
@@ -294,9 +353,12 @@ impl LogScan {
             if let Some(newer) = self.header_at(at, position, context) {
                 let log = self.claim.log_index;
                 let offset = context.layout.log_block_offset(log, start).unwrap_or(0);
+                let is_unread = self.unread.overlaps(offset..offset + block as u64);
+                let read = if is_unread { "could not be read: " } else { "" };
+                let why = if is_unread { format!("{}; ", self.why) } else { String::new() };
                 let problem = format!(
-                    "log {log} at device byte {offset}: expected a record, found none that is sound, \
-                     but record {} stands behind it",
+                    "log {log} at device byte {offset}: {read}{why}expected a record, found none that is \
+                     sound, but record {} stands behind it",
                     newer.sequence
                 );
                 if !self.leaves_a_gap(&newer, start, position) {

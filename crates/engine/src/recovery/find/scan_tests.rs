@@ -13,7 +13,7 @@ use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 #[test]
 fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0, gap_bytes_max: 0 };
     let scan = LogScan::new(Claim { log_index: 2, position: 5 }, 10);
     let here = RecordHeader {
         volume_id: [7; 16],
@@ -41,7 +41,7 @@ fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
 #[test]
 fn the_first_look_holds_the_longest_record_and_little_more() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0, gap_bytes_max: 0 };
     let mut scan = LogScan::new(Claim { log_index: 2, position: 5 }, 10);
     let (offset, len) = scan.next_read(&context).unwrap();
     assert_eq!(Some(offset), layout.log_block_offset(2, 5));
@@ -54,7 +54,7 @@ fn the_first_look_holds_the_longest_record_and_little_more() {
 #[test]
 fn a_claim_at_the_end_of_a_log_asks_for_nothing() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0, gap_bytes_max: 0 };
     let claim = |position| Claim { log_index: 2, position };
     let end = layout.log_blocks();
     assert_eq!(LogScan::new(claim(end), 10).next_read(&context), None);
@@ -75,7 +75,8 @@ struct LongLog {
 impl LongLog {
     fn new(first: usize) -> Self {
         let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let context =
+            ScanContext { layout, volume_id: [7; 16], floor_sequence: 0, gap_bytes_max: 0 };
         let (mut position, mut positions) = (0, Vec::new());
         while position < layout.log_blocks() {
             let left = layout.log_blocks() - position;
@@ -132,7 +133,7 @@ impl LongLog {
             assert!(from + len <= self.bytes.len(), "{len} bytes at {from}");
             asked(from, len);
             let bytes = &self.bytes[from..from + len];
-            scan.take(BufferMut::copy_of(bytes).freeze(), &self.context);
+            scan.take(Piece::of(bytes), &self.context);
         }
         scan
     }

@@ -2,23 +2,24 @@
 //!
 //! A scan follows a log from a claimed position; here nothing says where records begin, so every log block
 //! that says that it is the beginning of one that belongs exactly there (volume, log, position) is looked at.
-//! A part that the device cannot read is read again in small pieces, and what is left of it counts as zeros
-//! and is told. It holds a bounded window of the log and writes nothing.
+//! What the device cannot read counts as zeros. Where the header of a record may be there, the place is reported.
+//! It holds a bounded window of the log and writes nothing.
 
-use super::{Finder, Findings, Found, Remains, ScanContext, found_at};
+use super::{Finder, Findings, Found, Hidden, Remains, ScanContext, found_at};
+use crate::recovery::careful::Piece;
 use crate::state::logs::REACH_BYTES;
-use nearhead_disk::{At, Buffer};
-use nearhead_format::record::{RECORD_MAGIC, peek};
-use std::ops::Range;
+use nearhead_disk::{At, RangeSet};
+use nearhead_format::record::{Peek, RECORD_MAGIC, peek};
+use std::collections::BTreeSet;
 
 /// Bytes of one read.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes of one read where a larger one failed.
-const CAREFUL_BYTES: u64 = 4096;
 /// Bytes held before they are looked at.
 const WINDOW_BYTES: u64 = 2 * REACH_BYTES;
 /// Remains told of one log; power cuts leave one each.
 const REMAINS_MAX: usize = 64;
+/// Hidden places reported of one log: of more than these no more need be known.
+const HIDDEN_MAX: usize = 64;
 
 /// The logs read so far.
 #[derive(Default)]
@@ -30,7 +31,10 @@ pub(in crate::recovery) struct BySweep {
 
 impl BySweep {
     fn take_sweep(&mut self, sweep: LogSweep, context: &ScanContext) {
-        self.findings.unknown.extend(sweep.unknown(context));
+        let sector = context.sector_bytes();
+        let hidden = sweep.hidden(None, context);
+        let places = hidden.iter().map(|hidden| hidden.offset..hidden.offset + sector);
+        self.findings.unknown.extend(places);
         self.findings.remains.extend(sweep.remains);
         for found in sweep.found {
             self.findings.take(found);
@@ -56,14 +60,10 @@ impl Finder for BySweep {
         }
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, _: &ScanContext) -> Result<(), String> {
+    fn take(&mut self, piece: Piece, context: &ScanContext) {
         if let Some(sweep) = self.sweep.as_mut() {
-            match bytes {
-                Ok(bytes) => sweep.take(&bytes),
-                Err(_) => sweep.unreadable(),
-            }
+            sweep.take(piece, context);
         }
-        Ok(())
     }
 
     fn findings(self: Box<Self>) -> Findings {
@@ -77,14 +77,15 @@ pub(super) struct LogSweep {
     /// Bytes from the start of the log to the start of the window.
     at: u64,
     window: Vec<u8>,
-    /// Bytes asked for last.
-    asked: u64,
-    /// Up to here the log is read in small pieces.
-    careful_until: u64,
     found: Vec<Found>,
     remains: Vec<Remains>,
-    /// Bytes of the log that cannot be read.
-    unreadable: Vec<Range<u64>>,
+    /// Device bytes that cannot be read, and the device's words.
+    unread: RangeSet,
+    why: String,
+    /// Unread log blocks with a block of zeros right before them: nothing ever ended there.
+    behind_zeros: BTreeSet<u32>,
+    /// Log blocks whose first sector names a record, of which sequence, and the rest of its header cannot be read.
+    broken_headers: Vec<(u32, u64)>,
 }
 
 impl LogSweep {
@@ -93,11 +94,12 @@ impl LogSweep {
             log,
             at: 0,
             window: Vec::new(),
-            asked: 0,
-            careful_until: 0,
             found: Vec::new(),
             remains: Vec::new(),
-            unreadable: Vec::new(),
+            unread: RangeSet::new(),
+            why: String::new(),
+            behind_zeros: BTreeSet::new(),
+            broken_headers: Vec::new(),
         }
     }
 
@@ -131,27 +133,23 @@ impl LogSweep {
                 }
                 continue;
             }
-            let piece = if end < self.careful_until { CAREFUL_BYTES } else { PIECE_BYTES };
-            self.asked = piece.min(log_bytes - end);
             let start = context.layout.log_offset(self.log)?;
-            return Some((start + end, self.asked));
+            return Some((start + end, PIECE_BYTES.min(log_bytes - end)));
         }
     }
 
     /// Takes the bytes asked for.
-    pub(super) fn take(&mut self, bytes: &Buffer) {
-        self.window.extend_from_slice(bytes);
-    }
-
-    /// They cannot be read.
-    pub(super) fn unreadable(&mut self) {
-        let end = self.read_end();
-        if self.asked > CAREFUL_BYTES {
-            self.careful_until = end + self.asked;
-            return;
+    pub(super) fn take(&mut self, piece: Piece, context: &ScanContext) {
+        self.window.extend_from_slice(&piece.bytes);
+        for range in piece.unread.iter() {
+            self.unread.insert(range);
         }
-        self.unreadable.push(end..end + self.asked);
-        self.window.resize(self.window.len() + self.asked as usize, 0);
+        for range in piece.unread.iter() {
+            self.note_behind_zeros(range.start, context);
+        }
+        if self.why.is_empty() {
+            self.why = piece.why;
+        }
     }
 
     /// Looks at what is held, but for the end if a record that begins there may go on behind it.
@@ -182,7 +180,10 @@ impl LogSweep {
         if !belongs {
             return None;
         }
-        let found = found_at(bytes, &peeked, context);
+        let found = found_at(bytes, &peeked, &self.unread, context);
+        if found.is_none() && self.broken_headers.len() < HIDDEN_MAX {
+            self.note_broken_header(&peeked, context);
+        }
         if !found.as_ref().is_some_and(Found::is_sound) && self.remains.len() < REMAINS_MAX {
             let offset = context.layout.log_block_offset(self.log, position)?;
             self.remains.push(Remains { sequence: peeked.sequence, offset });
@@ -194,32 +195,85 @@ impl LogSweep {
         Some(blocks)
     }
 
-    /// Device bytes that cannot be read and lie in no record found: one that nobody knows of may be there.
-    pub(super) fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
-        self.unknown_but(|_| true, context)
-    }
-
-    /// The same, and those in a record that is newer than the snapshot: it may be whole, and looks like one that a cut tore.
-    pub(super) fn undecided(&self, context: &ScanContext) -> Vec<Range<u64>> {
-        self.unknown_but(|found| found.header.sequence <= context.floor_sequence, context)
-    }
-
-    /// Device bytes that cannot be read and lie in no record for which that does not matter.
-    fn unknown_but(
-        &self,
-        does_not_matter: impl Fn(&Found) -> bool,
-        context: &ScanContext,
-    ) -> Vec<Range<u64>> {
+    /// Remembers the first log block that begins in an unread range from `unread_from` on, if the block before it is zeros.
+    fn note_behind_zeros(&mut self, unread_from: u64, context: &ScanContext) {
         let block = context.block() as u64;
-        let start = context.layout.log_offset(self.log).unwrap_or(0);
-        let is_in_record = |range: &Range<u64>| {
-            self.found.iter().filter(|found| does_not_matter(found)).any(|found| {
-                let from = u64::from(found.header.position) * block;
-                from <= range.start && range.end <= from + u64::from(found.blocks) * block
-            })
+        let Some(start) = context.layout.log_offset(self.log) else { return };
+        let position = (unread_from - start).div_ceil(block);
+        let Some(before) = position.checked_sub(1).map(|before| before * block) else { return };
+        let is_read = !self.unread.overlaps(start + before..start + before + block);
+        let held = before.checked_sub(self.at).map(|from| from as usize);
+        let bytes = held.and_then(|from| self.window.get(from..from + block as usize));
+        if is_read && bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            self.behind_zeros.insert(position as u32);
+        }
+    }
+
+    fn note_broken_header(&mut self, peeked: &Peek, context: &ScanContext) {
+        let Some(offset) = context.layout.log_block_offset(self.log, peeked.position) else {
+            return;
         };
-        let outside = self.unreadable.iter().filter(|range| !is_in_record(range));
-        outside.map(|range| start + range.start..start + range.end).collect()
+        if self.unread.overlaps(offset..offset + u64::from(peeked.header_bytes)) {
+            self.broken_headers.push((peeked.position, peeked.sequence));
+        }
+    }
+
+    /// Places where the header of a record may be that could not be read: the first sector of a log block is unread, and
+    /// nothing found says that no record begins there. Where placement leaves out nothing, a record begins at `position`, at
+    /// the start of the log or behind a block that is in use, which is no block of zeros.
+    pub(super) fn hidden(&self, position: Option<u32>, context: &ScanContext) -> Vec<Hidden> {
+        let block = context.block() as u64;
+        let Some(start) = context.layout.log_offset(self.log) else { return Vec::new() };
+        let unread = self.unread.iter().flat_map(|range| {
+            let first = (range.start - start).div_ceil(block);
+            let is_never_used = context.gap_bytes_max == 0
+                && self.behind_zeros.contains(&(first as u32))
+                && !self.is_in_record(first as u32 - 1);
+            (first..)
+                .take_while(move |at| start + at * block < range.end)
+                .filter(move |at| !is_never_used || position.map(u64::from) == Some(*at))
+        });
+        let unread = unread.map(|position| (position as u32, None));
+        let unread = unread.filter(|(position, _)| !self.is_taken(*position, context));
+        let broken = self.broken_headers.iter().map(|(at, sequence)| (*at, Some(*sequence)));
+        let broken = broken.filter(|(_, sequence)| *sequence > Some(context.floor_sequence));
+        let hidden = unread.take(HIDDEN_MAX).chain(broken).map(|(position, sequence)| {
+            let (log, offset) = (self.log, start + u64::from(position) * block);
+            let problem =
+                format!("log {log} at device byte {offset}: could not be read: {}", self.why);
+            Hidden { offset, block: Some((log, position)), sequence, problem }
+        });
+        hidden.collect()
+    }
+
+    fn is_in_record(&self, block: u32) -> bool {
+        self.found.iter().any(|found| {
+            let from = found.header.position;
+            (from..from + found.blocks).contains(&block)
+        })
+    }
+
+    /// Whether a record that was found has the log block, so that none begins there: one that is newer than the snapshot,
+    /// as nothing is written over such a record, or any with a sound chunk in the block.
+    fn is_taken(&self, position: u32, context: &ScanContext) -> bool {
+        let sectors_per_block = context.block() as u64 / 512;
+        self.found.iter().any(|found| {
+            let from = found.header.position;
+            let Some(block) = position.checked_sub(from).filter(|block| *block < found.blocks)
+            else {
+                return false;
+            };
+            if found.header.sequence > context.floor_sequence && found.may_be_whole() {
+                return true;
+            }
+            let block = u64::from(block) * sectors_per_block;
+            let payload = found.header.encoded_bytes(context.block()) as u64 / 512;
+            found.header.chunks().zip(&found.chunks_sound).any(|(chunk, is_sound)| {
+                let from = payload + u64::from(chunk.payload_sector);
+                let to = from + u64::from(chunk.len_sectors);
+                *is_sound && from < block + sectors_per_block && block < to
+            })
+        })
     }
 }
 

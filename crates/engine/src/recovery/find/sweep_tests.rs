@@ -3,11 +3,12 @@
 #![expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of one")]
 
 use super::*;
-use nearhead_disk::{BufferMut, Lane};
+use nearhead_disk::Lane;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{RecordHeader, WriteItem};
 use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const VOLUME_ID: [u8; 16] = [7; 16];
 /// Of each of the logs: longer than a window, and no multiple of a read.
@@ -43,7 +44,8 @@ impl Logs {
         };
         let layout = Layout::plan(64 << 20, &options).unwrap();
         assert!(layout.log_count() >= 2 && LOG_BYTES > WINDOW_BYTES);
-        let context = ScanContext { layout, volume_id: VOLUME_ID, floor_sequence: 0 };
+        let context =
+            ScanContext { layout, volume_id: VOLUME_ID, floor_sequence: 0, gap_bytes_max: 1 << 20 };
         let all = vec![vec![0; LOG_BYTES as usize]; layout.log_count() as usize];
         Self { context, content: all, bad: Vec::new() }
     }
@@ -97,36 +99,37 @@ impl Logs {
             assert_eq!(at.lane, Lane::MAIN);
             reads.push(at.offset..at.offset + len);
             assert!(reads.len() < 10_000, "it does not end: {:?}", &reads[9_990..]);
-            finder.take(self.read(at.offset, len), &self.context).unwrap();
+            finder.take(self.read(at.offset, len), &self.context);
         }
         Swept { reads, findings: finder.findings() }
     }
 
-    fn read(&self, offset: u64, len: u64) -> Result<Buffer, String> {
+    fn read(&self, offset: u64, len: u64) -> Piece {
         let asked = offset..offset + len;
         let log = self.context.layout.group_of(offset);
         let start = self.start(log);
         let is_inside = start <= asked.start && asked.end <= start + LOG_BYTES && len > 0;
         assert!(is_inside, "asked for {asked:?}, log {log} is {start} to {}", start + LOG_BYTES);
-        if self.bad.iter().any(|bad| bad.start < asked.end && asked.start < bad.end) {
-            return Err("a bad sector".to_owned());
-        }
         let from = (offset - start) as usize;
-        let bytes = &self.content[log as usize][from..from + len as usize];
-        Ok(BufferMut::copy_of(bytes).freeze())
+        let mut bytes = self.content[log as usize][from..from + len as usize].to_vec();
+        let mut unread = RangeSet::new();
+        for bad in &self.bad {
+            let bad = bad.start.max(asked.start)..bad.end.min(asked.end);
+            if bad.start < bad.end {
+                bytes[(bad.start - offset) as usize..(bad.end - offset) as usize].fill(0);
+                unread.insert(bad);
+            }
+        }
+        Piece { unread, why: "a bad sector".to_owned(), ..Piece::of(&bytes) }
     }
 
-    /// The reads that there should be: each log in large pieces, and in small ones where a large one fails.
+    /// The reads that there should be: each log in large pieces.
     fn reads_expected(&self) -> Vec<Range<u64>> {
         let mut reads = Vec::new();
         for log in 0..self.content.len() as u32 {
             let end = self.start(log) + LOG_BYTES;
             for from in (self.start(log)..end).step_by(1 << 20) {
-                let piece = from..end.min(from + (1 << 20));
-                let small = piece.clone().step_by(4096).map(|from| from..from + 4096);
-                let is_bad = self.read(piece.start, piece.end - piece.start).is_err();
-                reads.push(piece);
-                reads.extend(small.filter(|_| is_bad));
+                reads.push(from..end.min(from + (1 << 20)));
             }
         }
         reads
@@ -152,80 +155,94 @@ fn every_log_is_read_from_its_start_to_its_end_and_nothing_else() {
     }
 }
 
-/// Bad sectors where pieces, windows and logs begin and end: one of them, and several that touch two of either.
+/// Bad sectors where pieces, windows and logs begin and end: the first sector of a log block may be that of a record.
 #[test]
-fn what_cannot_be_read_is_told_to_the_block_and_all_around_it_is_read() {
+fn an_unread_first_sector_of_a_log_block_may_hide_a_record_and_no_other() {
     let start = Logs::of_blocks(4096).start(1);
     let end = start + LOG_BYTES;
-    let bad: [(Ranges<'_>, Ranges<'_>); 9] = [
-        (&[start..start + 512], &[start..start + 4096]),
-        (&[end - 512..end], &[end - 4096..end]),
-        (&[start + 8704..start + 9216], &[start + 8192..start + 12288]),
-        (&[start + (1 << 20)..start + (1 << 20) + 1], &[start + (1 << 20)..start + 0x10_1000]),
-        (&[start + 0x10_0000 - 1..start + 0x10_0000], &[start + 0xf_f000..start + 0x10_0000]),
+    let sector = |from: u64| from..from + 512;
+    let bad: [(Ranges<'_>, Ranges<'_>); 6] = [
+        (&[sector(start)], &[sector(start)]),
+        (&[sector(end - 512)], &[]),
+        (&[sector(end - 4096)], &[sector(end - 4096)]),
+        (&[sector(start + 8704)], &[]),
         (
-            &[start + 0x1f_fe00..start + 0x20_0200],
-            &[start + 0x1f_f000..start + 0x20_0000, start + 0x20_0000..start + 0x20_1000],
+            &[start + 0x1f_fe00..start + 0x20_0200, sector(start + 0x30_0000)],
+            &[sector(start + 0x20_0000), sector(start + 0x30_0000)],
         ),
-        (
-            &[start + 512..start + 1024, start + 0x30_0000..start + 0x30_0200],
-            &[start..start + 4096, start + 0x30_0000..start + 0x30_1000],
-        ),
-        (&[end - 5000..end - 4500, end - 1..end], &[end - 8192..end - 4096, end - 4096..end]),
-        // Of the last, short piece, and the first of the log behind.
-        (&[end - 0x1_0000..end - 0xfe00], &[end - 0x1_0000..end - 0xf000]),
+        (&[start + 512..start + 3 * 4096], &[sector(start + 4096), sector(start + 8192)]),
     ];
-    for block in [512, 4096] {
-        for (bad, unknown) in &bad {
-            let mut logs = Logs::of_blocks(block);
-            logs.bad = bad.to_vec();
-            let Swept { reads, findings } = logs.swept();
-            assert_eq!(
-                findings.unknown, *unknown,
-                "{bad:?} cannot be read, log 1 is {start} to {end}"
-            );
-            assert_eq!(reads, logs.reads_expected(), "{bad:?} cannot be read");
-        }
+    for (bad, unknown) in &bad {
+        let mut logs = Logs::of_blocks(4096);
+        logs.bad = bad.to_vec();
+        let Swept { reads, findings } = logs.swept();
+        assert_eq!(findings.unknown, *unknown, "{bad:?} cannot be read, log 1 is {start} to {end}");
+        assert_eq!(reads, logs.reads_expected(), "{bad:?} cannot be read");
     }
 }
 
 #[test]
-fn of_a_log_that_cannot_be_read_at_all_every_byte_is_told_and_the_others_are_read() {
+fn of_a_log_that_cannot_be_read_at_all_a_bounded_list_is_kept_and_the_others_are_read() {
     let mut logs = Logs::of_blocks(4096);
-    let log = logs.start(1)..logs.start(1) + LOG_BYTES;
-    logs.bad = vec![log.clone()];
+    logs.bad = vec![logs.start(1)..logs.start(1) + LOG_BYTES];
     logs.put(0, 3, &Logs::record(0, 3, 1, 1));
     logs.put(2, 4, &Logs::record(2, 4, 2, 1));
     let Swept { reads, findings } = logs.swept();
-    let small: Vec<_> = log.step_by(4096).map(|from| from..from + 4096).collect();
-    assert_eq!(findings.unknown, small);
+    assert_eq!(findings.unknown.len(), HIDDEN_MAX);
     assert_eq!(reads, logs.reads_expected());
     assert_eq!(found(&findings, 0), [(3, (1, true))].into());
     assert_eq!(found(&findings, 2), [(4, (2, true))].into());
 }
 
-/// A record with a payload of two pieces of 4 KiB, its header at the end of the piece before them or at its start.
+/// Where placement leaves out nothing, a record begins behind another one, at the start of a log, or where a claim says.
 #[test]
-fn what_cannot_be_read_is_unknown_unless_all_of_it_lies_in_a_record_that_was_found() {
-    // Log blocks, block of the record, then of the pieces from the one before it on: whether it is unknown.
-    for (block, position, unknown) in [
-        (4096, 300, [true, true, false, false, true]),
-        (512, 300 * 8 + 7, [true, true, false, false, true]),
-        (512, 300 * 8, [true, true, false, true, true]),
+fn an_unread_sector_where_nothing_was_ever_written_hides_nothing() {
+    let mut logs = Logs::of_blocks(4096);
+    let end = logs.put(1, 300, &Logs::record(1, 300, 9, 2));
+    for (position, claimed, in_order, hidden) in [
+        (0, 100, true, true),
+        (100, 100, true, true),
+        (200, 100, true, false),
+        (200, 100, false, true),
+        (end, 100, true, true),
+        (end + 1, 100, true, false),
+        (end + 1, 100, false, true),
     ] {
-        for (number, is_unknown) in unknown.into_iter().enumerate() {
-            let mut logs = Logs::of_blocks(block);
-            logs.put(1, position, &Logs::record(1, position, 9, 2));
-            let piece = logs.start(1) + (299 + number as u64) * 4096;
-            logs.bad = vec![piece + 3584..piece + 4096];
-            let findings = logs.swept().findings;
-            let told: Vec<_> = is_unknown.then_some(piece..piece + 4096).into_iter().collect();
-            let record = format!("record at block {position} of {block}, piece {number} is bad");
-            assert_eq!(findings.unknown, told, "{record}");
-            let has_header = number != 1;
-            let has_payload = number != 2 && number != 3;
-            let expected = has_header.then_some((position, (9, has_payload)));
-            assert_eq!(found(&findings, 1), expected.into_iter().collect(), "{record}");
+        logs.context.gap_bytes_max = if in_order { 0 } else { 1 << 20 };
+        let from = logs.block_offset(1, position);
+        logs.bad = vec![from..from + 512];
+        let claim = nearhead_format::record::Claim { log_index: 1, position: claimed };
+        let mut finder = Box::new(super::super::ByWholeLogs::of(&[claim]));
+        while let Some((at, len)) = finder.next_read(&logs.context) {
+            finder.take(logs.read(at.offset, len), &logs.context);
+        }
+        let found = finder.findings().hidden;
+        assert_eq!(!found.is_empty(), hidden, "block {position}, in order: {in_order}");
+    }
+}
+
+/// A record of two chunks, each sector of which cannot be read in turn: its header, or one of its chunks.
+#[test]
+fn a_bad_sector_in_a_record_hides_it_or_costs_one_chunk() {
+    let position = 300;
+    for sector in 0..3 * 8 {
+        let mut logs = Logs::of_blocks(4096);
+        let end = logs.put(1, position, &Logs::record(1, position, 9, 2));
+        assert_eq!(end, position + 3);
+        let from = logs.block_offset(1, position) + sector * 512;
+        logs.bad = vec![from..from + 512];
+        let findings = logs.swept().findings;
+        let header_sectors = Logs::record(1, position, 9, 2).encoded_bytes(4096) as u64 / 512;
+        // The rest of it is padding.
+        let is_hidden = sector == 0;
+        assert_eq!(findings.unknown.len(), usize::from(is_hidden), "sector {sector}");
+        let records = findings.records.iter().filter(|found| found.header.log_index == 1);
+        let records: Vec<&Found> = records.collect();
+        assert_eq!(records.len(), usize::from(!is_hidden), "sector {sector}");
+        for found in records {
+            let is_payload = (header_sectors..header_sectors + 16).contains(&sector);
+            let unsound = found.chunks_sound.iter().filter(|sound| !**sound).count();
+            assert_eq!((unsound, found.is_only_unread), (usize::from(is_payload), is_payload));
         }
     }
 }
@@ -282,7 +299,7 @@ fn after_a_look_no_more_is_held_than_one_record_can_need() {
     let mut sweep = LogSweep::new(1);
     while sweep.read_end() < WINDOW_BYTES {
         let (offset, len) = sweep.next_read(&logs.context).unwrap();
-        sweep.take(&logs.read(offset, len).unwrap());
+        sweep.take(logs.read(offset, len), &logs.context);
     }
     sweep.look(&logs.context);
     let held = sweep.window.len() as u64;
@@ -380,23 +397,25 @@ fn a_record_in_the_middle_of_one_that_is_not_whole_is_found_and_in_one_that_is_w
     }
 }
 
+/// Nothing is written over a record that is newer than the snapshot. The space of one that the snapshot includes may have
+/// been used again, unless a sound chunk is in that block.
 #[test]
-fn a_part_of_a_newer_record_that_cannot_be_read_is_told_and_of_one_in_the_snapshot_is_not() {
+fn a_bad_place_in_a_record_found_hides_a_newer_one_only_if_it_may_be_written_over() {
     let mut logs = Logs::of_blocks(4096);
-    let header = Logs::record(0, 8, 9, 4);
-    let end = logs.put(0, 8, &header);
-    // Its last chunk, for the moment.
-    let last = logs.block_offset(0, end - 1);
-    for (floor_sequence, is_bad, told) in [(8, true, true), (9, true, false), (8, false, false)] {
+    let end = logs.put(0, 8, &Logs::record(0, 8, 9, 4));
+    let last = logs.block_offset(0, end - 2);
+    for (floor_sequence, bytes, hidden) in
+        [(8, 512, 0), (9, 512, 1), (8, 4096, 0), (9, 4096, 1), (9, 0, 0)]
+    {
         logs.context.floor_sequence = floor_sequence;
-        logs.bad = if is_bad { vec![last..last + 4096] } else { Vec::new() };
+        logs.bad = vec![last..last + bytes];
         let claim = nearhead_format::record::Claim { log_index: 0, position: 0 };
         let mut finder = Box::new(super::super::ByWholeLogs::of(&[claim]));
         while let Some((at, len)) = finder.next_read(&logs.context) {
-            finder.take(logs.read(at.offset, len), &logs.context).unwrap();
+            finder.take(logs.read(at.offset, len), &logs.context);
         }
-        let found = finder.findings().unreadable;
-        let names_it = found.is_some_and(|problem| problem.contains(&last.to_string()));
-        assert_eq!(names_it, told, "snapshot up to {floor_sequence}, bad sector: {is_bad}");
+        let found = finder.findings().hidden;
+        assert_eq!(found.len(), hidden, "snapshot up to {floor_sequence}, {bytes} bad: {found:?}");
+        assert!(found.iter().all(|hidden| hidden.problem.contains(&last.to_string())));
     }
 }

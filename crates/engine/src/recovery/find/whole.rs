@@ -2,25 +2,30 @@
 //! in it counts that is newer than the snapshot. What is found there may claim further logs.
 //!
 //! What was newer than the snapshot before is never written over, so nothing newer is there than what counts, but for what a cut
-//! tore and for places that failed: those are told as remains, and the chain takes the sound one of two. A part that cannot be read may
-//! hold a newer record, or make one that is whole look torn, unless it lies in one that the snapshot includes.
+//! tore and for places that failed: those are told as remains, and the chain takes the sound one of two. Where a part cannot be read and
+//! a newer record may begin, the place is reported as hidden.
 
+use super::found::names_newer;
 use super::sweep::LogSweep;
 use super::{Finder, Findings, ScanContext};
-use nearhead_disk::{At, Buffer};
+use crate::recovery::careful::Piece;
+use nearhead_disk::At;
 use nearhead_format::record::Claim;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The logs to read, and what those that were read hold.
 #[derive(Default)]
 pub(in crate::recovery) struct ByWholeLogs {
     sweep: Option<LogSweep>,
-    /// Why the last read failed.
-    problem: Option<String>,
     to_read: VecDeque<u32>,
     /// Claims of records that are not sound: followed last, since they may be older than an earlier crash.
-    doubtful: VecDeque<u32>,
-    known: BTreeSet<u32>,
+    doubtful: VecDeque<Claim>,
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say,
+    /// or anyway where placement does not write records in order.
+    peeks: VecDeque<Claim>,
+    peeking: Option<Claim>,
+    /// Every log that may hold newer records, and from where on its snapshot or first record says.
+    known: BTreeMap<u32, u32>,
     findings: Findings,
 }
 
@@ -29,25 +34,42 @@ impl ByWholeLogs {
     pub(in crate::recovery) fn of(claims: &[Claim]) -> Self {
         let mut finder = Self::default();
         for claim in claims {
-            finder.follow(claim.log_index);
+            finder.follow(*claim);
         }
         finder
     }
 
-    fn follow(&mut self, log: u32) {
-        if self.known.insert(log) {
-            self.to_read.push_back(log);
+    /// The same, and into each of these logs that nothing else claims.
+    pub(in crate::recovery) fn peeking_into(self, peeks: VecDeque<Claim>) -> Self {
+        Self { peeks, ..self }
+    }
+
+    /// Where the next log is looked into that nothing claims.
+    fn next_peek(&mut self, context: &ScanContext) -> Option<(At, u64)> {
+        loop {
+            let peek = self.peeks.pop_front()?;
+            if self.known.contains_key(&peek.log_index) {
+                continue;
+            }
+            let at = context.layout.log_block_offset(peek.log_index, peek.position);
+            if let Some(at) = at {
+                self.peeking = Some(peek);
+                return Some((at.into(), context.block() as u64));
+            }
         }
     }
 
+    fn follow(&mut self, claim: Claim) {
+        let Claim { log_index, position } = claim;
+        self.known.entry(log_index).or_insert_with(|| {
+            self.to_read.push_back(log_index);
+            position
+        });
+    }
+
     fn take_sweep(&mut self, sweep: LogSweep, context: &ScanContext) {
-        let log = sweep.log();
-        if let Some(part) = sweep.undecided(context).first() {
-            let why = self.problem.take().unwrap_or_default();
-            let problem =
-                format!("log {log} at device byte {}: could not be read: {why}", part.start);
-            self.findings.unreadable.get_or_insert(problem);
-        }
+        let position = self.known.get(&sweep.log()).copied();
+        self.findings.hidden.extend(sweep.hidden(position, context));
         let (found, remains) = sweep.into_found();
         let is_newer = |sequence: u64| sequence > context.floor_sequence;
         let remains = remains.into_iter().filter(|remains| is_newer(remains.sequence));
@@ -60,9 +82,9 @@ impl ByWholeLogs {
             }
             for claim in claims {
                 if is_sound {
-                    self.follow(claim.log_index);
+                    self.follow(claim);
                 } else {
-                    self.doubtful.push_back(claim.log_index);
+                    self.doubtful.push_back(claim);
                 }
             }
         }
@@ -71,8 +93,8 @@ impl ByWholeLogs {
     fn next_log(&mut self, context: &ScanContext) -> Option<u32> {
         loop {
             let next = self.to_read.pop_front().or_else(|| {
-                let log = self.doubtful.pop_front()?;
-                self.follow(log);
+                let claim = self.doubtful.pop_front()?;
+                self.follow(claim);
                 self.to_read.pop_front()
             });
             match next {
@@ -94,23 +116,20 @@ impl Finder for ByWholeLogs {
                 }
                 self.take_sweep(sweep, context);
             }
-            let log = self.next_log(context)?;
+            let Some(log) = self.next_log(context) else { return self.next_peek(context) };
             self.findings.logs += 1;
             self.sweep = Some(LogSweep::new(log));
         }
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, _: &ScanContext) -> Result<(), String> {
-        if let Some(sweep) = self.sweep.as_mut() {
-            match bytes {
-                Ok(bytes) => sweep.take(&bytes),
-                Err(problem) => {
-                    self.problem = Some(problem);
-                    sweep.unreadable();
-                }
+    fn take(&mut self, piece: Piece, context: &ScanContext) {
+        if let Some(claim) = self.peeking.take() {
+            if context.gap_bytes_max > 0 || names_newer(&piece.bytes, claim, context) {
+                self.follow(claim);
             }
+        } else if let Some(sweep) = self.sweep.as_mut() {
+            sweep.take(piece, context);
         }
-        Ok(())
     }
 
     fn findings(self: Box<Self>) -> Findings {

@@ -10,6 +10,18 @@ use std::ops::Range;
 const RESTING_MANY: usize = 3;
 
 impl Logs {
+    /// Log block `position` cannot be read, and what it may have held is lost: the next record goes behind it, so that no
+    /// recovery needs to know what was there. A log whose records may begin anywhere is not claimed any more.
+    pub(crate) fn leave_behind(&mut self, index: u32, position: u32) {
+        let Some(ring) = self.get_or_create(index) else { return };
+        if !ring.leave_behind(position) {
+            ring.claimed = false;
+            ring.failures += 1;
+            self.claimed.remove(&index);
+        }
+        self.measure(index);
+    }
+
     /// The logs of this device take nothing from now on.
     pub(crate) fn lose(&mut self, device: &Range<u32>) {
         if device.is_empty() || self.is_lost(device.start) {

@@ -420,6 +420,21 @@ impl Ring {
         }
     }
 
+    /// The next record goes behind block `position`, where one could go. Returns whether it can go nowhere else: records may
+    /// not begin anywhere.
+    pub(super) fn leave_behind(&mut self, position: u32) -> bool {
+        let capacity = self.capacity();
+        if self.scatter.is_some() {
+            self.position = position.saturating_add(1) % capacity;
+            return false;
+        }
+        let ahead = (position + capacity - self.position) % capacity;
+        if position < capacity && ahead < self.free_run_blocks() {
+            self.position = (position + 1) % capacity;
+        }
+        true
+    }
+
     /// Where the records since the last committed snapshot stand, as runs of start and end.
     pub(crate) fn protected(&self) -> Vec<(u32, u32)> {
         if let Some(scatter) = &self.scatter {

@@ -142,6 +142,11 @@ pub(crate) struct Used {
 }
 
 impl Used {
+    /// A volume that is open.
+    pub(crate) fn of(volume: Volume<TestDisk>, now: Nanos) -> Self {
+        Self { volume, now, next: 1 }
+    }
+
     /// Asks for something and waits for the answer.
     pub(crate) fn ask(&mut self, operation: Operation) -> Result<Vec<Payload>, String> {
         let id = self.send(operation);
