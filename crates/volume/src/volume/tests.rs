@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::create::{CreateOptions, create};
-use nearhead_disk::Region;
-use nearhead_disk::RegionKind;
+use nearhead_disk::{Payload, Region, RegionKind};
 use nearhead_models::{CrashDisk, InstantDisk};
 use nearhead_service::{Operation, RequestId};
 
