@@ -157,7 +157,7 @@ pub(super) fn prepare<D: Disk>(
     }
     let is_kept = match (purpose, spec.kind) {
         (Purpose::Make { anew, .. }, _) if anew => false,
-        (_, ArrayKind::Mirror { take, .. }) => take.is_none(),
+        (_, ArrayKind::Mirror { .. }) => planned.as_ref().is_some_and(|plan| !plan.is_taken),
         (_, ArrayKind::Stripe { .. }) => false,
     };
     if let Some(plan) = planned.as_mut().filter(|_| is_kept) {
@@ -217,9 +217,10 @@ fn fresh<D: Disk>(
         in_sync,
         in_use: false,
         whole_runs: None,
+        taken: 0,
     };
     let members = (0..count).map(|index| (index, label(index))).collect();
-    Some(Plan { members, unsure: false, missed: Missed::nothing(member_bytes), notes: Vec::new() })
+    Some(Plan { members, ..Plan::of(member_bytes) })
 }
 
 fn write_labels<D: Disk>(
