@@ -5,6 +5,7 @@
 
 use crate::blanks;
 use crate::data_devices;
+use crate::generations;
 use crate::map_device;
 use crate::presets::NamedPreset;
 use crate::probe::{
@@ -12,10 +13,13 @@ use crate::probe::{
 };
 use crate::sizes;
 use crate::sync_io::SyncIo;
+use crate::without_log;
 use nearhead_disk::{At, DiskError, Lane, Properties, Zones};
 use nearhead_engine::MapPlace;
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
-use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
+use nearhead_format::superblock::{
+    self, COPIES, FEATURE_BLANK_MAP, FEATURE_GENERATIONS, FEATURE_LOGS_TELL_ALL,
+};
 use nearhead_format::{
     AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Superblock,
     VolumeId, layout::DataParts, layout::LayoutField,
@@ -287,10 +291,15 @@ fn write_new(
         let place = MapPlace::of_layout(&superblock.layout);
         write_empty_snapshots(io, &superblock, &place)?;
     }
+    if superblock.has_several_devices() {
+        superblock.feature_ro_compat |= FEATURE_GENERATIONS;
+    }
     if superblock.has_blank_map() {
         let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
         blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
     }
+    generations::begin(io, &superblock)?;
+    without_log::keep_superblock(io, &superblock);
     write_superblocks(io, &superblock)?;
     Ok(superblock)
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::create::{CreateOptions, create};
-use nearhead_disk::Region;
-use nearhead_disk::RegionKind;
+use crate::opening::bands_of;
+use nearhead_disk::{Region, RegionKind, Zones};
 use nearhead_models::CrashDisk;
 use nearhead_service::{Operation, RequestId};
 
