@@ -18,14 +18,14 @@
 //!   version 2, one with whole runs of version 3 and one that records a `take` of version 4, so that a program that does
 //!   not know what that means refuses it; any other is of version 1.
 //! - `in use` (us): the mirror was not left in order since it was opened, so its members may differ where
-//!   changes were under way.
+//!   changes were under way. On the first member of a stripe: the generations are being raised, and nothing was changed since.
 //! - `crc`: CRC32C of the first 512 bytes without itself, against rot and torn writes. Everything
 //!   lies in one sector, which a disk writes whole or not at all.
 //! - `array id`, `count`, `index`: members of another array, or in another order.
 //! - `sequence`: which of the two slots is newer. They are written in turn, so that a damaged one
 //!   leaves the label before it: such a member looks older than it is, never newer.
-//! - `generation`: grows at every opening for writing, at every orderly stop and whenever a member falls behind or comes
-//!   back. A member that was away has a smaller one than the others.
+//! - `generation`: grows at every opening for writing, at every orderly stop of a mirror and whenever a member falls behind or
+//!   comes back. A member that was away has a smaller one than the others.
 //! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation.
 //! - `synced_bytes`: of a member that is being copied to, how far it has all.
 //! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.

@@ -166,10 +166,30 @@ pub(super) fn prepare<D: Disk>(
     if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
         spare_the_newest(plan, &found);
         let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
-        let changed = plan.members.iter().filter(is_new).collect();
-        write_labels(spec, disks, (changed, &plan.missed), run)?;
+        let changed: Vec<_> = plan.members.iter().filter(is_new).collect();
+        if let (Purpose::Use, ArrayKind::Stripe { .. }) = (purpose, spec.kind) {
+            raise_stripe(spec, disks, plan, run)?;
+        } else {
+            write_labels(spec, disks, (changed, &plan.missed), run)?;
+        }
     }
     Ok(planned)
+}
+
+/// Writes the labels of a stripe, whose first member says before and after that the others get theirs.
+fn raise_stripe<D: Disk>(
+    spec: &ArraySpec,
+    disks: &mut [Option<D>],
+    plan: &mut Plan,
+    run: RunOne<'_, D>,
+) -> Result<(), DiskError> {
+    let Some((first, others)) = plan.members.split_first_mut() else { return Ok(()) };
+    let begun = (first.0, Label { in_use: true, ..first.1 });
+    first.1.sequence += 1;
+    for labels in [vec![&begun], others.iter().collect(), vec![&*first]] {
+        write_labels(spec, disks, (labels, &plan.missed), run)?;
+    }
+    Ok(())
 }
 
 /// Labels that are written go into the slot that the newest one of their member is not in. A member that was away for a

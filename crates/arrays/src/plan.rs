@@ -193,7 +193,7 @@ fn advice(spec: &ArraySpec) -> &'static str {
 
 fn stripe(
     spec: &ArraySpec,
-    members: Vec<(usize, Label)>,
+    mut members: Vec<(usize, Label)>,
     chunk_bytes: u64,
 ) -> Result<Plan, String> {
     if members.len() < spec.members.len() {
@@ -228,7 +228,31 @@ fn stripe(
             ));
         }
     }
+    raise_stripe(spec, &mut members)?;
     Ok(Plan { members, ..Plan::of(0) })
+}
+
+/// Refuses a member that is older than the others, and gives all the next generation. While it is written the first member's label is
+/// marked as in use: then the others have it or the one before, and nothing was changed since. Such a raise is completed.
+fn raise_stripe(spec: &ArraySpec, members: &mut [(usize, Label)]) -> Result<(), String> {
+    let newest = members.iter().map(|(_, label)| label.generation).max().unwrap_or(0);
+    let is_interrupted = members.first().is_some_and(|(_, first)| first.in_use);
+    for (place, label) in members.iter() {
+        let may_lag = u64::from(is_interrupted && *place > 0);
+        if label.generation + may_lag < newest {
+            return Err(format!(
+                "{}: expected generation {newest} as another member has it, found {}: it is an older copy of the member; attach the newest \
+                 one, or copies of all members that were made at one time while the array was not in use",
+                spec.members[*place], label.generation
+            ));
+        }
+    }
+    let sequence = members.iter().map(|(_, label)| label.sequence).max().unwrap_or(0) + 1;
+    let generation = newest + u64::from(!is_interrupted);
+    for (_, label) in members {
+        (label.generation, label.sequence, label.in_use) = (generation, sequence, false);
+    }
+    Ok(())
 }
 
 fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, String> {
