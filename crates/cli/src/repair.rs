@@ -5,6 +5,7 @@
 //! needs nothing is not written to.
 
 mod lost;
+mod new_log;
 mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
@@ -37,6 +38,10 @@ pub struct RepairArgs {
     /// What bytes read as whose newest copy in the logs may be an older one: an error, or that copy
     #[arg(long, value_enum, default_value_t = DoubtfulArg::Error)]
     pub doubtful: DoubtfulArg,
+    /// Make TARGET, an empty device or a new file, the log device of a volume that has lost its own; its data devices (--data-devices) must
+    /// have been drained and stopped in order
+    #[arg(long, conflicts_with_all = ["lost_superblocks", "accept_loss"])]
+    pub new_log: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -69,6 +74,9 @@ struct Inspected {
 pub fn run(args: &RepairArgs) -> Result<(), String> {
     if args.lost.lost_superblocks {
         return lost::run(args);
+    }
+    if args.new_log {
+        return new_log::run(args);
     }
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
