@@ -86,7 +86,9 @@ impl MapDevice {
         let mut block = [0; SEALED_BYTES];
         if self.generation > 0 {
             let copy = self.copy();
-            MAP_DEVICE_COPIES.into_iter().for_each(|at| put(&mut block, at, &copy));
+            for at in MAP_DEVICE_COPIES {
+                put(&mut block, at, &copy);
+            }
             return block;
         }
         self.put_fields(&mut block, MAP_DEVICE_VERSION);

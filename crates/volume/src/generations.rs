@@ -338,7 +338,7 @@ fn map_member(io: &mut SyncIo<'_>, superblock: &Superblock) -> Option<Member> {
     let block = io.read(At { lane: map_device::LANE, offset: 0 }, 4096).ok()?;
     let header = MapDevice::decode(&block, bytes).ok()?;
     let is_its_own = header.map_device_id == id && header.volume_id == superblock.volume_id;
-    is_its_own.then(|| Member {
+    is_its_own.then_some(Member {
         number: MAP_DEVICE_NUMBER,
         lane: map_device::LANE,
         name,

@@ -95,9 +95,10 @@ impl Devices {
         let mut others =
             (1..self.images.len()).map(|number| self.disk(number, left)).collect::<Vec<_>>();
         let main = self.disk(0, left);
-        let lanes = match self.has_map {
-            true => Lanes::with_map(main, others.remove(0)).unwrap(),
-            false => main.into(),
+        let lanes = if self.has_map {
+            Lanes::with_map(main, others.remove(0)).unwrap()
+        } else {
+            main.into()
         };
         let logs = others.split_off(others.len() - self.for_logs);
         lanes.with_data(others).unwrap().with_log_devices(logs).unwrap()
