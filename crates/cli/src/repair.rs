@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 /// What `nearhead repair` is told.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command")]
 pub struct RepairArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
