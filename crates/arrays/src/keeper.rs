@@ -185,7 +185,8 @@ impl Keeper {
     }
 
     /// What the labels of this round say. A round that only marks the mirror leaves the generation: members
-    /// that miss it are not older for that.
+    /// that miss it are not older for that. One that takes the mark away raises it: a copy of a member that was made while
+    /// the mirror was in use is older from then on.
     fn fill(&mut self, members: &[Standing]) {
         let in_sync = members.iter().zip(&self.labels).fold(0, |bits, (member, label)| {
             let has_everything = member.counts() || *member == Standing::Joining;
@@ -196,7 +197,8 @@ impl Keeper {
         let is_mark = counting
             .map(|(_, label)| (label.in_sync, label.generation))
             .all(|label| label == (in_sync, newest));
-        let generation = newest + u64::from(!is_mark);
+        let leaves = !self.in_use && self.labels.iter().any(|label| label.in_use);
+        let generation = newest + u64::from(!is_mark || leaves);
         for (label, member) in self.labels.iter_mut().zip(members) {
             let synced_bytes = match member {
                 Standing::InSync | Standing::Unsure | Standing::Joining => {

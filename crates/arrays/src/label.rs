@@ -9,26 +9,28 @@
 //! +-------------+--------------+----+----+--------+-----------------------------+
 //! 56            64             72   74   76       80
 //! +-------------+-------------+-------------+-------------------------------+
-//! | first_byte  | every_bytes | run_bytes   | zeros up to 512, then notes   |
-//! +-------------+-------------+-------------+-------------------------------+
-//! 80            88            96            104
+//! | first_byte  | every_bytes | run_bytes   |take| zeros up to 512, then notes |
+//! +-------------+-------------+-------------+----+-----------------------------+
+//! 80            88            96            104  106
 //! ```
 //!
 //! - `magic`, `version`: other content, and labels of later versions. A label that says `in use` is of
-//!   version 2 and one with whole runs of version 3, so that a program that does not know what that means
-//!   refuses it; any other is of version 1.
+//!   version 2, one with whole runs of version 3 and one that records a `take` of version 4, so that a program that does
+//!   not know what that means refuses it; any other is of version 1.
 //! - `in use` (us): the mirror was not left in order since it was opened, so its members may differ where
-//!   changes were under way.
+//!   changes were under way. On the first member of a stripe: the generations are being raised, and nothing was changed since.
 //! - `crc`: CRC32C of the first 512 bytes without itself, against rot and torn writes. Everything
 //!   lies in one sector, which a disk writes whole or not at all.
 //! - `array id`, `count`, `index`: members of another array, or in another order.
 //! - `sequence`: which of the two slots is newer. They are written in turn, so that a damaged one
 //!   leaves the label before it: such a member looks older than it is, never newer.
-//! - `generation`: grows at every opening for writing and whenever a member falls behind or comes
-//!   back. A member that was away has a smaller one than the others.
+//! - `generation`: grows at every opening for writing, at every orderly stop of a mirror and whenever a member falls behind or
+//!   comes back. A member that was away has a smaller one than the others.
 //! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation.
 //! - `synced_bytes`: of a member that is being copied to, how far it has all.
 //! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.
+//! - `take`: of a mirror, the number in the last `?take=N` that was carried out or had nothing to do; 0 if there was none. The
+//!   same word never acts again.
 //! - whole runs: where runs of the array's addresses begin that each lie on one member, how far they are apart and how long
 //!   they are ([`WholeRuns`]); zeros of an array without any.
 //!
@@ -48,8 +50,12 @@ pub const LABEL_BYTES: u64 = 2 * SLOT_BYTES;
 const MAGIC: &[u8; 8] = b"NHMEMBER";
 /// Version of a label that says `in use`.
 const VERSION_IN_USE: u16 = 2;
-/// Version of a label with whole runs, and the newest one there is.
+/// Version of a label with whole runs.
 const VERSION_WHOLE_RUNS: u16 = 3;
+/// Version of a label that records a `take`.
+const VERSION_TAKEN: u16 = 4;
+/// Newest version there is.
+const VERSION_NEWEST: u16 = VERSION_TAKEN;
 const VERSION: u16 = 1;
 /// What the checksum covers: the smallest sector.
 const COVERED_BYTES: usize = 512;
@@ -79,6 +85,8 @@ pub struct Label {
     pub in_use: bool,
     /// Runs of a stripe that each lie on one member, if there are any.
     pub whole_runs: Option<WholeRuns>,
+    /// Member named by the last `?take=N` of a mirror, counted from 1 in the order of the names; 0 if there was none.
+    pub taken: u16,
 }
 
 impl Label {
@@ -109,6 +117,7 @@ impl Label {
 
     fn version(&self) -> u16 {
         match (self.whole_runs, self.in_use) {
+            _ if self.taken > 0 => VERSION_TAKEN,
             (Some(_), _) => VERSION_WHOLE_RUNS,
             (None, true) => VERSION_IN_USE,
             (None, false) => VERSION,
@@ -147,6 +156,7 @@ impl Label {
             put(&mut bytes, 88, &runs.every_bytes.to_le_bytes());
             put(&mut bytes, 96, &runs.bytes.to_le_bytes());
         }
+        put(&mut bytes, 104, &self.taken.to_le_bytes());
         let crc = checksum(&bytes);
         put(&mut bytes, 8, &crc.to_le_bytes());
         bytes
@@ -175,9 +185,9 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         return Ok(None);
     }
     let version = u16_at(slot, 12);
-    if version > VERSION_WHOLE_RUNS {
+    if version > VERSION_NEWEST {
         return Err(format!(
-            "expected the label of an array member in version {VERSION} to {VERSION_WHOLE_RUNS}, found \
+            "expected the label of an array member in version {VERSION} to {VERSION_NEWEST}, found \
              version {version}; use the program that made it"
         ));
     }
@@ -198,10 +208,12 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         in_sync: u32_at(slot, 76),
         in_use: slot[15] == 1,
         whole_runs,
+        taken: if version == VERSION_TAKEN { u16_at(slot, 104) } else { 0 },
     };
     let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
     let runs_fit = label.is_mirror() == label.striping().is_none()
-        && !(label.is_mirror() && whole_runs.is_some());
+        && !(label.is_mirror() && whole_runs.is_some())
+        && (label.is_mirror() || label.taken == 0);
     let sound = count_fits && label.index < label.count && label.member_bytes > 0 && runs_fit;
     // Nothing is said that this version does not read, and the kind is the one that the chunk tells.
     let is_all = label.encode()[..COVERED_BYTES] == slot[..COVERED_BYTES];
@@ -225,6 +237,7 @@ mod tests {
             in_sync: 0x8000_0003,
             in_use: false,
             whole_runs: None,
+            taken: 0,
         }
     }
 
@@ -330,6 +343,19 @@ mod tests {
     }
 
     #[test]
+    fn a_label_records_a_take_in_a_version_of_its_own() {
+        for in_use in [false, true] {
+            let taken = Label { taken: 2, in_use, ..label(1) };
+            let bytes = taken.encode();
+            assert_eq!(bytes[12..16], [4, 0, 1, u8::from(in_use)]);
+            assert_eq!(bytes[104..108], [2, 0, 0, 0]);
+            assert_eq!(Label::decode(&bytes), Ok(Some(taken)));
+        }
+        let stripe = Label { taken: 1, chunk_bytes: 1 << 16, ..label(1) };
+        assert_eq!(Label::decode(&stripe.encode()), Ok(None), "a stripe has none");
+    }
+
+    #[test]
     fn a_label_lies_in_the_last_two_slots_behind_at_least_one_for_content() {
         let cases = [(0, None), (8191, None), (8192, None), (12287, None), (12288, Some(4096))];
         for (capacity_bytes, expected) in cases.into_iter().chain([(20479, Some(8192))]) {
@@ -341,10 +367,10 @@ mod tests {
     #[test]
     fn a_later_version_is_refused() {
         let mut bytes = label(1).encode();
-        bytes[12] = 4;
+        bytes[12] = 5;
         let crc = checksum(&bytes);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         let told = Label::decode(&both(&bytes, &label(0).encode())).unwrap_err();
-        assert!(told.contains("version 1 to 3, found version 4"), "{told}");
+        assert!(told.contains("version 1 to 4, found version 5"), "{told}");
     }
 }

@@ -26,6 +26,7 @@ pub(super) const WHOLE: Label = Label {
     in_sync: 0b111,
     in_use: false,
     whole_runs: None,
+    taken: 0,
 };
 
 /// A disk with a volatile cache that can be made to refuse every change, or every read, and to say that it is gone.

@@ -3,6 +3,7 @@
 
 use super::label_rig::*;
 use super::open::prepare;
+use super::plan::{Found, plan};
 use super::*;
 use std::cell::Cell;
 
@@ -302,5 +303,51 @@ fn check(run: &mut Run<Shaky>, ledger: &Ledger, seed: u64) {
         let found = run.read(at);
         let durable = ledger.durable[at as usize];
         assert!(found >= durable, "seed {seed}: block {at} is {found}, {durable} was acknowledged");
+    }
+}
+
+/// The label that says that a raise begins is on the first member before any other, and the one that ends it comes last.
+#[test]
+fn an_older_copy_of_a_stripe_member_is_refused_after_any_cut() {
+    let text = "raid0:a,b,c";
+    let spec = ArraySpec::parse(text).unwrap();
+    let cut_after = |labels: u32| {
+        let mut disks: Vec<_> = (0..3).map(|_| Some(Shaky::new(BLOCKS, 10))).collect();
+        let make = Purpose::Make { array_id: [7; 16], anew: true, whole_runs: None };
+        let older = prepare(&spec, &mut disks, make, &mut run_one).unwrap().unwrap().members;
+        prepare(&spec, &mut disks, Purpose::Use, &mut run_one).unwrap();
+        let mut written = 0;
+        let _ = prepare(&spec, &mut disks, Purpose::Use, &mut |disk: &mut Shaky, command| {
+            written += u32::from(matches!(command, Command::Write { .. }));
+            let is_cut = written > labels;
+            let gone = DiskError { kind: DiskErrorKind::Gone, detail: "power cut".to_owned() };
+            if is_cut { Err(gone) } else { run_one(disk, command) }
+        });
+        (disks, older, written <= labels)
+    };
+    for labels in 0.. {
+        let (mut disks, _, is_whole) = cut_after(labels);
+        for _ in 0..2 {
+            prepare(&spec, &mut disks, Purpose::Look, &mut run_one).unwrap();
+            prepare(&spec, &mut disks, Purpose::Use, &mut run_one).unwrap();
+        }
+        for (place, label) in cut_after(labels).1 {
+            let (mut disks, ..) = cut_after(labels);
+            let mut found: Vec<_> = disks
+                .iter_mut()
+                .map(|disk| {
+                    Found::Labelled(
+                        label_of(disk.as_mut().unwrap(), &mut run_one).unwrap().unwrap(),
+                    )
+                })
+                .collect();
+            found[place] = Found::Labelled(label);
+            let told = plan(&spec, &found).unwrap_err();
+            assert!(told.contains("expected generation"), "after {labels}, member {place}: {told}");
+        }
+        if is_whole {
+            assert_eq!(labels, 4);
+            return;
+        }
     }
 }

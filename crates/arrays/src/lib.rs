@@ -78,7 +78,9 @@ pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use noted::MemberLabel;
 pub use open::{MISSING, Purpose, RunOne, label_of, open, open_to_send, remove_label};
-pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, as_member, model_from_text, split_members};
+pub use spec::{
+    ARRAY_PREFIXES, ArrayKind, ArraySpec, Take, as_member, model_from_text, split_members,
+};
 pub use stripe::Stripe;
 
 use members::Members;

@@ -92,9 +92,10 @@ impl Life {
         let labels: Vec<_> = self.members.iter_mut().map(label).collect();
         let whole =
             labels.iter().map(|label| label.map(|one| (one.generation, one.counts(one.index))));
-        let (place, _) = whole.enumerate().max_by_key(|(_, whole)| *whole).unwrap();
+        let (place, newest) = whole.enumerate().max_by_key(|(_, whole)| *whole).unwrap();
         let here = vec![true; labels.len()];
-        let text = format!("{}?take={}", text(&here), place + 1);
+        let generation = newest.map_or(0, |(generation, _)| generation);
+        let text = format!("{}?take={}@{generation}", text(&here), place + 1);
         (start(reopened(&text, &mut self.members).unwrap()), here)
     }
 

@@ -157,7 +157,7 @@ pub(super) fn prepare<D: Disk>(
     }
     let is_kept = match (purpose, spec.kind) {
         (Purpose::Make { anew, .. }, _) if anew => false,
-        (_, ArrayKind::Mirror { take, .. }) => take.is_none(),
+        (_, ArrayKind::Mirror { .. }) => planned.as_ref().is_some_and(|plan| !plan.is_taken),
         (_, ArrayKind::Stripe { .. }) => false,
     };
     if let Some(plan) = planned.as_mut().filter(|_| is_kept) {
@@ -166,10 +166,30 @@ pub(super) fn prepare<D: Disk>(
     if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
         spare_the_newest(plan, &found);
         let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
-        let changed = plan.members.iter().filter(is_new).collect();
-        write_labels(spec, disks, (changed, &plan.missed), run)?;
+        let changed: Vec<_> = plan.members.iter().filter(is_new).collect();
+        if let (Purpose::Use, ArrayKind::Stripe { .. }) = (purpose, spec.kind) {
+            raise_stripe(spec, disks, plan, run)?;
+        } else {
+            write_labels(spec, disks, (changed, &plan.missed), run)?;
+        }
     }
     Ok(planned)
+}
+
+/// Writes the labels of a stripe, whose first member says before and after that the others get theirs.
+fn raise_stripe<D: Disk>(
+    spec: &ArraySpec,
+    disks: &mut [Option<D>],
+    plan: &mut Plan,
+    run: RunOne<'_, D>,
+) -> Result<(), DiskError> {
+    let Some((first, others)) = plan.members.split_first_mut() else { return Ok(()) };
+    let begun = (first.0, Label { in_use: true, ..first.1 });
+    first.1.sequence += 1;
+    for labels in [vec![&begun], others.iter().collect(), vec![&*first]] {
+        write_labels(spec, disks, (labels, &plan.missed), run)?;
+    }
+    Ok(())
 }
 
 /// Labels that are written go into the slot that the newest one of their member is not in. A member that was away for a
@@ -217,9 +237,10 @@ fn fresh<D: Disk>(
         in_sync,
         in_use: false,
         whole_runs: None,
+        taken: 0,
     };
     let members = (0..count).map(|index| (index, label(index))).collect();
-    Some(Plan { members, unsure: false, missed: Missed::nothing(member_bytes), notes: Vec::new() })
+    Some(Plan { members, ..Plan::of(member_bytes) })
 }
 
 fn write_labels<D: Disk>(

@@ -7,7 +7,7 @@
 use super::label::Label;
 use super::missed::Missed;
 use super::noted::MemberLabel;
-use super::spec::{ArrayKind, ArraySpec};
+use super::spec::{ArrayKind, ArraySpec, Take};
 
 /// Members in the order of their labels, each as its label is to be from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) unsure: bool,
     /// What members missed that are away or to be copied to.
     pub(super) missed: Missed,
+    /// One member counts by a decision of the owner, whatever the others hold.
+    pub(super) is_taken: bool,
     /// What people should know.
     pub(super) notes: Vec<String>,
 }
@@ -35,6 +37,12 @@ pub(super) enum Found {
 }
 
 impl Plan {
+    /// A plan without members, of an array that uses so many bytes of each.
+    pub(super) fn of(member_bytes: u64) -> Self {
+        let missed = Missed::nothing(member_bytes);
+        Self { members: Vec::new(), unsure: false, missed, is_taken: false, notes: Vec::new() }
+    }
+
     /// Takes what is known of what members missed, and says so of those that are here.
     pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: &[MemberLabel]) {
         let bytes = self.members.iter().map(|(_, label)| label.member_bytes).min().unwrap_or(0);
@@ -64,14 +72,68 @@ pub(super) fn plan(spec: &ArraySpec, found: &[Found]) -> Result<Option<Plan>, St
     if found.iter().all(|member| member.label().is_none()) {
         return Ok(None);
     }
-    if let ArrayKind::Mirror { take: Some(take), .. } = spec.kind {
-        return taken(spec, found, take).map(Some);
+    match spec.kind {
+        ArrayKind::Mirror { take: Some(take), .. } => decided(spec, found, take),
+        _ => by_labels(spec, found),
     }
+    .map(Some)
+}
+
+/// The array as its labels have it.
+fn by_labels(spec: &ArraySpec, found: &[Found]) -> Result<Plan, String> {
     let members = recognised(spec, found)?;
     match spec.kind {
-        ArrayKind::Stripe { chunk_bytes } => stripe(spec, members, chunk_bytes).map(Some),
-        ArrayKind::Mirror { .. } => mirror(spec, members).map(Some),
+        ArrayKind::Stripe { chunk_bytes } => stripe(spec, members, chunk_bytes),
+        ArrayKind::Mirror { .. } => mirror(spec, members),
     }
+}
+
+/// Carries out the owner's decision if it was made for the labels as they are. The same text is passed again at every start of
+/// a service, long after the members went on. So without a generation it acts only where the labels make no mirror, and only if
+/// no label records the same decision.
+fn decided(spec: &ArraySpec, found: &[Found], take: Take) -> Result<Plan, String> {
+    let known = || found.iter().filter_map(|member| member.label());
+    let newest = known().map(|label| label.generation).max().unwrap_or(0);
+    if take.generation == Some(newest) {
+        return taken(spec, found, take.member);
+    }
+    let problem = match by_labels(spec, found) {
+        Ok(mut plan) => {
+            plan.members.iter_mut().for_each(|(_, label)| label.taken = take.member);
+            let note =
+                format!("?{take} has nothing to do: the labels decide which member is newer");
+            plan.notes.push(note);
+            return Ok(plan);
+        }
+        Err(problem) => problem,
+    };
+    let newer = newer_than(found, take.member);
+    let is_new = known().all(|label| label.taken != take.member);
+    if take.generation.is_none() && is_new && newer.is_none() {
+        return taken(spec, found, take.member);
+    }
+    let now = Take { generation: Some(newest), ..take };
+    let why = match newer.filter(|_| is_new) {
+        Some(place) => {
+            format!("by the labels {} is newer than the member it names", spec.members[place])
+        }
+        None => "it is for an earlier state of the mirror, and is not carried out again".to_owned(),
+    };
+    Err(format!(
+        "{problem} (?{take} does nothing: {why}; to copy member {} onto all the others now, write `?{now}`)",
+        take.member
+    ))
+}
+
+/// A member that is certainly newer than the one named by `take`, by their labels.
+fn newer_than(found: &[Found], take: u16) -> Option<usize> {
+    let chosen = found.get(usize::from(take).wrapping_sub(1))?.label()?;
+    let is_newer = |other: &Label| {
+        let knows_more = other.generation > chosen.generation || !other.counts(chosen.index);
+        let is_of_array = other.array_id == chosen.array_id && other.index != chosen.index;
+        is_of_array && other.counts(other.index) && chosen.counts(other.index) && knows_more
+    };
+    found.iter().position(|member| member.label().is_some_and(|label| is_newer(&label)))
 }
 
 /// The members by their labels: all of one array, each one once.
@@ -131,7 +193,7 @@ fn advice(spec: &ArraySpec) -> &'static str {
 
 fn stripe(
     spec: &ArraySpec,
-    members: Vec<(usize, Label)>,
+    mut members: Vec<(usize, Label)>,
     chunk_bytes: u64,
 ) -> Result<Plan, String> {
     if members.len() < spec.members.len() {
@@ -166,7 +228,31 @@ fn stripe(
             ));
         }
     }
-    Ok(Plan { members, unsure: false, missed: Missed::nothing(0), notes: Vec::new() })
+    raise_stripe(spec, &mut members)?;
+    Ok(Plan { members, ..Plan::of(0) })
+}
+
+/// Refuses a member that is older than the others, and gives all the next generation. While it is written the first member's label is
+/// marked as in use: then the others have it or the one before, and nothing was changed since. Such a raise is completed.
+fn raise_stripe(spec: &ArraySpec, members: &mut [(usize, Label)]) -> Result<(), String> {
+    let newest = members.iter().map(|(_, label)| label.generation).max().unwrap_or(0);
+    let is_interrupted = members.first().is_some_and(|(_, first)| first.in_use);
+    for (place, label) in members.iter() {
+        let may_lag = u64::from(is_interrupted && *place > 0);
+        if label.generation + may_lag < newest {
+            return Err(format!(
+                "{}: expected generation {newest} as another member has it, found {}: it is an older copy of the member; attach the newest \
+                 one, or copies of all members that were made at one time while the array was not in use",
+                spec.members[*place], label.generation
+            ));
+        }
+    }
+    let sequence = members.iter().map(|(_, label)| label.sequence).max().unwrap_or(0) + 1;
+    let generation = newest + u64::from(!is_interrupted);
+    for (_, label) in members {
+        (label.generation, label.sequence, label.in_use) = (generation, sequence, false);
+    }
+    Ok(())
 }
 
 fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, String> {
@@ -227,8 +313,8 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
         label.in_use = in_use;
         (label.generation, label.in_sync, label.sequence) = (newest + 1, whole, sequence);
     }
-    let missed = Missed::nothing(members[0].1.member_bytes);
-    Ok(Plan { members, unsure, missed, notes })
+    let member_bytes = members[0].1.member_bytes;
+    Ok(Plan { members, unsure, notes, ..Plan::of(member_bytes) })
 }
 
 /// The member that the user decided for, and everybody else as a copy to be.
@@ -266,6 +352,7 @@ fn taken(spec: &ArraySpec, found: &[Found], take: u16) -> Result<Plan, String> {
             in_sync: 1 << chosen.index,
             generation,
             sequence,
+            taken: take,
             ..chosen
         };
         if !is_chosen {
@@ -277,6 +364,5 @@ fn taken(spec: &ArraySpec, found: &[Found], take: u16) -> Result<Plan, String> {
         members.push((number, label));
     }
     members.sort_by_key(|(_, label)| label.index);
-    let missed = Missed::nothing(chosen.member_bytes);
-    Ok(Plan { members, unsure: false, missed, notes })
+    Ok(Plan { members, is_taken: true, notes, ..Plan::of(chosen.member_bytes) })
 }

@@ -65,7 +65,7 @@ fn who_is_taken_counts_alone_and_all_others_become_copies_of_it() {
     let chosen = Label { index: 2, in_use: true, synced_bytes: 0, in_sync: 0b011, ..WHOLE };
     let found = [Some(stranger), Some(chosen), None];
     let plan = planned("mirror:a,b,missing?take=2", &found).unwrap();
-    let new = Label { generation: 31, sequence: 41, in_sync: 0b100, ..chosen };
+    let new = Label { generation: 31, sequence: 41, in_sync: 0b100, taken: 2, ..chosen };
     let copy = Label { index: 0, synced_bytes: 0, ..new };
     let taken = Label { index: 2, synced_bytes: 1 << 20, ..new };
     assert_eq!(plan.members, [(0, copy), (1, taken)]);
@@ -90,7 +90,7 @@ fn labels_that_make_no_array_are_refused_with_what_to_do() {
             "expected a member of a mirror of 3",
         ),
         ("mirror:a,b?take=1", [Some(WHOLE), Some(third), None], "mirror of 2, found one of 3"),
-        ("mirror:a,b,c?take=3", [Some(WHOLE), None, None], "?take=3: expected the number"),
+        ("mirror:a,b,c?take=3", [Some(behind(0)), None, None], "?take=3: expected the number"),
         (
             "mirror:a,b,c",
             [Some(behind(0)), Some(behind(1)), None],
@@ -105,4 +105,40 @@ fn labels_that_make_no_array_are_refused_with_what_to_do() {
     let two = [Some(Label { array_id: [2; 16], ..stripe(0) }), Some(stripe(1)), Some(stripe(2))];
     let told = planned("raid0:a,b,c", &two).unwrap_err();
     assert!(told.ends_with("name the member that belongs here"), "{told}");
+}
+
+/// A service is started again with the text that it was started with, long after the members went on.
+#[test]
+fn a_take_that_was_carried_out_never_acts_again() {
+    let text = "mirror:a,b,c?take=1";
+    let third = Label { index: 2, ..WHOLE };
+    let second = Label { index: 1, ..WHOLE };
+    let done = planned(text, &[Some(WHOLE), Some(second), Some(third)]).unwrap();
+    assert!(!done.is_taken && done.notes[0].contains("has nothing to do"), "{:?}", done.notes);
+    assert!(done.members.iter().all(|(_, label)| label.taken == 1 && label.generation == 4));
+    // Then the first one fails, and the others go on without it.
+    let first = done.members[0].1;
+    let newer = |index| Label { index, generation: 5, in_sync: 0b110, ..first };
+    let later = planned(text, &[Some(first), Some(newer(1)), Some(newer(2))]).unwrap();
+    let (_, copied) = later.members[0];
+    assert_eq!((copied.index, copied.synced_bytes, copied.in_sync), (0, 0, 0b110));
+    // And a new disk in the place of another, or members each used alone, are another decision.
+    let alone = Label { generation: 5, in_sync: 0b001, ..first };
+    let apart = [Some(alone), Some(newer(1)), Some(newer(2))];
+    let told = planned(text, &apart).unwrap_err();
+    assert!(told.contains("write `?take=1@5`"), "{told}");
+    assert!(planned("mirror:a,b,c?take=1@5", &apart).unwrap().is_taken);
+    assert!(planned("mirror:a,b,c?take=1@4", &apart).is_err());
+    assert!(planned("mirror:a,b,c?take=2", &apart).unwrap().is_taken);
+}
+
+#[test]
+fn a_newcomer_never_lets_an_older_member_be_taken() {
+    let spec = ArraySpec::parse("mirror:a,b,c?take=1").unwrap();
+    let newer = Label { index: 1, generation: 5, in_sync: 0b010, ..WHOLE };
+    let found = [Found::Labelled(WHOLE), Found::Labelled(newer), Found::Unlabelled];
+    let told = plan(&spec, &found).unwrap_err();
+    assert!(told.contains("b is newer than the member it names"), "{told}");
+    let spec = ArraySpec { kind: ArraySpec::parse("mirror:a,b?take=2").unwrap().kind, ..spec };
+    assert!(plan(&spec, &found).unwrap().unwrap().is_taken);
 }

@@ -6,7 +6,8 @@
 //! | `a,b,...` | two to 32 members: paths, or `model:PROFILE[,option=value...]` | |
 //! | `?chunk=SIZE` | of `raid0`: a power of two from `4k` to `16m` | `64k` |
 //! | `?read=first` or `balanced` | of `mirror`: who serves reads | `first` |
-//! | `?take=N` | of `mirror`: the N-th named member is copied onto all others, whatever they hold | |
+//! | `?take=N` | of `mirror`: the N-th named member is copied onto all others where the labels make no mirror | |
+//! | `?take=N@G` | the same, whatever the labels say, while the newest of them has generation G | |
 //!
 //! A member of a `raid0` may be a mirror in brackets, `raid0:[mirror:a,b],[mirror:c,d]`, with options of its own; no other array has arrays as members.
 //!
@@ -18,6 +19,7 @@
 use super::{Mirror, ReadPolicy, Stripe};
 use nearhead_disk::{Disk, DiskError};
 use nearhead_models::{MODEL_OPTIONS, MODEL_PREFIX, Model, ModelSpec, SpecError};
+use std::fmt;
 
 /// How such a text begins.
 pub const ARRAY_PREFIXES: [&str; 2] = ["raid0:", "mirror:"];
@@ -37,9 +39,27 @@ pub enum ArrayKind {
     Mirror {
         /// Who serves reads.
         policy: ReadPolicy,
-        /// The member, counted from 1, whose content counts whatever labels say.
-        take: Option<u16>,
+        /// The owner's decision on whose content counts.
+        take: Option<Take>,
     },
+}
+
+/// Decision that one member of a mirror is copied onto all others. It is carried out once: the labels record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// The member, counted from 1 in the order of the names.
+    pub member: u16,
+    /// Generation of the newest label that the decision is made for; none if it is for any.
+    pub generation: Option<u64>,
+}
+
+impl fmt::Display for Take {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.generation {
+            None => write!(formatter, "take={}", self.member),
+            Some(generation) => write!(formatter, "take={}@{generation}", self.member),
+        }
+    }
 }
 
 /// An array as described by a text.
@@ -203,9 +223,16 @@ fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
             })?;
         }
         (ArrayKind::Mirror { take, .. }, "take") => {
-            let number = value.parse().ok().filter(|number| (1..=32).contains(number));
-            let wrong = || format!("expected take= the number of a member from 1, found {value:?}");
-            *take = Some(number.ok_or_else(wrong)?);
+            let wrong = || {
+                format!(
+                    "expected take= the number of a member from 1, or such a number, @ and the generation of the newest label, \
+                     found {value:?}"
+                )
+            };
+            let (number, at) = value.split_once('@').map_or((value, None), |(n, at)| (n, Some(at)));
+            let member = number.parse().ok().filter(|number| (1..=32).contains(number));
+            let generation = at.map(|at| at.parse().map_err(|_| wrong())).transpose()?;
+            *take = Some(Take { member: member.ok_or_else(wrong)?, generation });
         }
         (ArrayKind::Mirror { policy, .. }, "read") => {
             *policy = match value {
@@ -359,7 +386,13 @@ mod tests {
             assert_eq!(ArraySpec::parse(text).map(|spec| spec.shape()), Ok(shape.to_owned()));
         }
         let spec = ArraySpec::parse("mirror:a,b?read=first&take=2").unwrap();
-        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::First, take: Some(2) });
+        assert_eq!(
+            spec.kind,
+            ArrayKind::Mirror {
+                policy: ReadPolicy::First,
+                take: Some(Take { member: 2, generation: None })
+            }
+        );
     }
 
     #[test]

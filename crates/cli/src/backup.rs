@@ -272,6 +272,7 @@ pub fn restore(args: &RestoreArgs) -> Result<(), String> {
         dry_run: args.dry_run,
         accept_loss: args.accept_loss,
         doubtful: args.doubtful,
+        new_log: false,
         json: args.json,
         lost: LostArgs::default(),
         disk: args.disk.clone(),

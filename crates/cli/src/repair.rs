@@ -5,6 +5,7 @@
 //! needs nothing is not written to.
 
 mod lost;
+mod new_log;
 mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 /// Arguments of `nearhead repair`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command")]
 pub struct RepairArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
@@ -38,6 +40,10 @@ pub struct RepairArgs {
     /// What bytes read as whose newest copy in the logs may be an older one: an error, or that copy
     #[arg(long, value_enum, default_value_t = DoubtfulArg::Error)]
     pub doubtful: DoubtfulArg,
+    /// Make TARGET, an empty device or a new file, the log device of a volume that has lost its own; its data devices (--data-devices) must
+    /// have been drained and stopped in order
+    #[arg(long, conflicts_with_all = ["lost_superblocks", "accept_loss"])]
+    pub new_log: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -70,6 +76,9 @@ struct Inspected {
 pub fn run(args: &RepairArgs) -> Result<(), String> {
     if args.lost.lost_superblocks {
         return lost::run(args);
+    }
+    if args.new_log {
+        return new_log::run(args);
     }
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;

@@ -18,10 +18,12 @@ mod array;
 mod cache;
 mod data;
 mod remote;
+mod without_log;
 
 pub use array::{label as array_label, refuse_if_misnamed};
 pub use data::{Beside, flags as device_flags};
 pub use nearhead_settings::{DiskArgs, IoEngine};
+pub use without_log::DataDevices;
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
 /// logged blocks.
@@ -102,10 +104,14 @@ impl Target {
     ) -> Result<Self, String> {
         let beside = Beside::of(args)?;
         refuse_unknown_kind(text)?;
+        if args.without_log {
+            return without_log::open(text, args, start);
+        }
         if text == nearhead_arrays::MISSING {
             return Err(format!(
                 "open {text}: expected the device with the superblocks, found that it is said to be missing; nothing can be found without \
-                 it: name it, or bring its metadata back to another one (`nearhead restore-metadata`)"
+                 it: name it, or bring its metadata back to another one (`nearhead restore-metadata`); if it was a log device, data devices that \
+                 were drained are read without it (--without-log)"
             ));
         }
         data::refuse_one_device_twice(text, args, &beside)?;
@@ -178,6 +184,16 @@ fn open_disk(
     let lone_member = array::refuse_lone_member(text, &mut disk, access, start)?;
     notes.extend(lone_member.as_ref().map(|member| member.told.clone()));
     Ok(Opened { disk, notes, lone_member })
+}
+
+/// Opens a disk that becomes a part of a volume.
+pub fn open_alone(
+    text: &str,
+    access: Access,
+    args: &DiskArgs,
+    start: Instant,
+) -> Result<Box<dyn Disk + Send>, String> {
+    Ok(open_disk(text, access, args, start)?.disk)
 }
 
 /// Whether `text` means a disk that has its size already and is no file to be made.

@@ -295,3 +295,43 @@ fn every_kind_of_disk_is_listed_and_served_bare_with_power_cuts() {
         assert!(status.success(), "{disk}: {told} {problems}");
     }
 }
+
+/// As a service does that is started with it again and again.
+#[test]
+fn a_take_that_is_passed_again_never_brings_back_what_is_older() {
+    let scratch = Scratch::new("take-again");
+    for name in ["a.img", "b.img", "c.img"] {
+        sparse(&scratch, name, 72 << 20);
+    }
+    run_ok(&scratch, &["create", "mirror:a.img,b.img", "--group-size", "8MiB"]);
+    let write = |target: &str, seed: u8| {
+        let daemon = Daemon::serve(&scratch, target, &[]);
+        Client::connect(&daemon.socket).unwrap().write(0, &pattern(seed, 4096), true);
+        daemon.stop_ok();
+    };
+    let is_whole = |target: &str| {
+        let status = run_json(&scratch, &["status", target]);
+        status["served"]["disk_trouble"].is_null()
+    };
+    let read = |target: &str| {
+        let daemon = Daemon::serve(&scratch, target, &[]);
+        let found = Client::connect(&daemon.socket).unwrap().read(0, 4096);
+        while !is_whole(target) {}
+        daemon.stop_ok();
+        found
+    };
+    let taken = "mirror:a.img,b.img?take=1";
+    write(taken, 1);
+    write("mirror:missing,b.img", 2);
+    assert_eq!(read(taken), pattern(2, 4096), "a.img is older");
+    run_ok(&scratch, &["check", "mirror:a.img,b.img"]);
+    // Each used without the other, long after the text was written down.
+    write("mirror:a.img,missing", 3);
+    write("mirror:missing,b.img", 4);
+    let told = run_fails(&scratch, &["serve", taken, "--socket", "x.sock"], &["write `?take=1@"]);
+    let now = told.split("write `?").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    assert_eq!(read(&format!("mirror:a.img,b.img?{now}")), pattern(3, 4096));
+    // A newcomer is another decision, too.
+    let older = "mirror:a.img,c.img?take=1";
+    run_fails(&scratch, &["serve", older, "--socket", "x.sock"], &["is not carried out again"]);
+}

@@ -456,3 +456,45 @@ fn run_json_whatever(scratch: &Scratch, args: &[&str]) -> serde_json::Value {
     let output = nearhead(scratch, args).arg("--json").output().unwrap();
     common::json::parse(&output.stdout).unwrap()
 }
+
+#[test]
+fn a_drained_volume_is_read_without_its_lost_log_device() {
+    let scratch = Scratch::new("data-lost-log");
+    let places = places(&made(&scratch));
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA]);
+    write_all(&daemon, &places);
+    daemon.kill();
+    std::fs::rename(scratch.path("log.img"), scratch.path("old.img")).unwrap();
+    let without = ["serve", "missing", "--without-log", "--socket", "x.sock"];
+    let newest = ["log device has what is newest", "attach it"];
+    run_fails(&scratch, &with(&without, DATA), &newest);
+    std::fs::rename(scratch.path("old.img"), scratch.path("log.img")).unwrap();
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA]);
+    run_ok(&scratch, &["drain", "log.img", "--stop"]);
+    let (status, _, told) = daemon.wait();
+    assert!(status.success(), "{told}");
+    std::fs::rename(scratch.path("log.img"), scratch.path("old.img")).unwrap();
+    // A data device says what it is, to whichever command.
+    let parts = ["data-1.img is data device 1 of volume", "drained", "--without-log", "--new-log"];
+    for command in [["check"].as_slice(), &["serve", "--socket", "x.sock"], &["repair"]] {
+        run_fails(&scratch, &[command, &["data-1.img"]].concat(), &parts);
+    }
+    run_fails(&scratch, &["repair", "data-1.img", "--lost-superblocks"], &parts);
+    let daemon = Daemon::serve(&scratch, "missing", &with(&["--without-log"], TURNED));
+    expect_all(&daemon, &places);
+    daemon.stop_ok();
+    run_ok(&scratch, &with(&["check", "missing", "--without-log"], DATA));
+    let one = ["expected all 2 data devices"];
+    run_fails(&scratch, &with(&["check", "missing", "--without-log"], "data-0.img"), &one);
+    run_ok(&scratch, &with(&["repair", "new.img", "--new-log"], DATA));
+    let daemon = Daemon::serve(&scratch, "new.img", &["--data-devices", DATA]);
+    expect_all(&daemon, &places);
+    Client::connect(&daemon.socket).unwrap().write(places[0], &pattern(9, 8192), true);
+    daemon.kill();
+    let stale = ["old.img: expected generation"];
+    run_fails(&scratch, &with(&["check", "old.img"], DATA), &stale);
+    let daemon = Daemon::serve(&scratch, "new.img", &["--data-devices", DATA]);
+    assert_eq!(Client::connect(&daemon.socket).unwrap().read(places[0], 8192), pattern(9, 8192));
+    daemon.stop_ok();
+    run_ok(&scratch, &with(&["check", "new.img"], DATA));
+}

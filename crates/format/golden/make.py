@@ -288,6 +288,16 @@ def track_table():
     return sealed(front + b"".join(struct.pack("<Q", first) + rest for first, rest in zones))
 
 
+def generation():
+    belonging = [(0, 0)] * 17
+    belonging[0], belonging[2], belonging[16] = (0x1234, 0x1234), (0x1232, 0x1233), (7, 7)
+    front = VOLUME + struct.pack("<QQII", 0x55, 0x1234, 0, 3) + bytes(8)
+    front += b"".join(struct.pack("<QQ", first, last) for first, last in belonging)
+    rest = (struct.pack("<I", 1) + front).ljust(500, b"\0")
+    crc = struct.pack("<I", crc32c(b"NHGENRTN" + rest))
+    return (b"NHGENRTN" + crc + rest).ljust(4096, b"\0")
+
+
 def backup_head():
     front = b"NHMETABK" + struct.pack("<II", 1, 0) + VOLUME
     return sealed(front + struct.pack("<QQQQ", 1_700_000_000, 13, 4096, 4 * 4096))
@@ -313,3 +323,4 @@ if __name__ == "__main__":
     save("blank_map_unit", blank_map_unit())
     save("backup_head", backup_head())
     save("track_table", track_table())
+    save("generation", generation())

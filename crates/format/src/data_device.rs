@@ -2,17 +2,19 @@
 //!
 //! It says which volume the device belongs to and at which position, so that devices are known again in whatever order they are named,
 //! and one of another volume, or of an earlier one, is never taken for it. It is written once, when the volume is made, in two copies;
-//! behind them lies what the volume's address space has of the device ([`crate::layout::DataParts`]).
+//! beside them are the device's [generation](crate::generation) and a copy of the superblock, and behind them what the volume's address
+//! space has of the device ([`crate::layout::DataParts`]).
 //!
 //! ```text
-//! 0               64 KiB            1 MiB
-//! | header 4 KiB | | copy 4 KiB    | the volume's ...                                       | less than 1 MiB |
+//! 0              16 KiB         32 KiB         64 KiB         80 KiB         1 MiB
+//! | header 4 KiB | | superblock | | generation | | copy 4 KiB | | generation | | the volume's ...         | less than 1 MiB |
 //!   magic 8 | version 4 | copy 4 | volume 16 | position 4 | devices 4 | bytes 8 | zeros | crc 4
 //! ```
 
 use crate::VolumeId;
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, open, seal};
 use crate::bytes::FieldError;
+use crate::generation::GENERATION_OFFSETS;
 use crate::layout::{DATA_DEVICES_MAX, DATA_PART_ALIGN};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
@@ -22,6 +24,8 @@ pub const DATA_DEVICE_MAGIC: [u8; 8] = *b"NHDATDEV";
 pub const DATA_DEVICE_VERSION: u32 = 1;
 /// Where the copies are, in bytes from the start of the device.
 pub const DATA_DEVICE_COPIES: [u64; 2] = [0, 64 << 10];
+/// Where a copy of the volume's superblock is, for the day on which its own device is lost.
+pub const DATA_SUPERBLOCK_OFFSET: u64 = 16 << 10;
 /// Where the volume's part begins.
 pub const DATA_START_BYTES: u64 = 1 << 20;
 /// Size of a copy.
@@ -32,6 +36,11 @@ const USED_BYTES: usize = 48;
 const _: () = assert!(
     DATA_DEVICE_COPIES[1] + SEALED_BYTES as u64 <= DATA_START_BYTES,
     "no copy lies in the volume's part"
+);
+const _: () = assert!(
+    DATA_SUPERBLOCK_OFFSET >= SEALED_BYTES as u64
+        && DATA_SUPERBLOCK_OFFSET + SEALED_BYTES as u64 <= GENERATION_OFFSETS[0],
+    "between header and generation"
 );
 
 /// What a data device says of itself.

@@ -1,17 +1,31 @@
 //! The header of a map device: a small fast device or file that holds the map's snapshots and a
 //! journal of record headers (the papers' capacitor-backed RAM, Manylogs III-E).
 //!
-//! It says which volume it belongs to and where its parts are. It is written once, at creation.
+//! It says which volume it belongs to and where its parts are. The header of version 1 is written once, at creation. One of version 2
+//! also has the device's [generation](crate::generation), and is written again whenever that is raised: its 512 bytes, checksum
+//! included, are at byte 0 and at byte 2048, so that a power cut leaves one of them.
+//!
+//! ```text
+//! 0        8    12    16          32       48      56      64      72      80      88           96    508  512        2048
+//! | magic  | ver| zeros | volume id | map id | slot 0 | slot 1 | bytes | journal | bytes | generation | zeros | crc | zeros | the same
+//! ```
 
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
 use crate::bytes::FieldError;
+use crate::crc::crc32c;
 use crate::{Slots, VolumeId};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// The first eight bytes.
 pub const MAP_DEVICE_MAGIC: [u8; 8] = *b"NHMAPDEV";
-/// Version of the header.
+/// Version of a header without a generation.
 pub const MAP_DEVICE_VERSION: u32 = 1;
+/// Version of one with a generation.
+pub const MAP_DEVICE_VERSION_GENERATION: u32 = 2;
+/// Where the two copies of such a header begin.
+pub const MAP_DEVICE_COPIES: [usize; 2] = [0, 2048];
+/// Size of each: the smallest sector.
+pub const MAP_DEVICE_COPY_BYTES: usize = 512;
 /// Smallest map device, in bytes.
 pub const MAP_DEVICE_BYTES_MIN: u64 = 4 << 20;
 /// Unit of the journal: each entry starts at and is padded to a multiple of it.
@@ -19,6 +33,7 @@ pub const JOURNAL_BLOCK_BYTES: u64 = 4096;
 /// Largest journal; recovery reads all of it.
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 const USED_BYTES: usize = 88;
+const COPY_CRC_AT: usize = MAP_DEVICE_COPY_BYTES - 4;
 
 /// Where the parts of a map device are, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +50,8 @@ pub struct MapDevice {
     pub journal_offset: u64,
     /// Its size.
     pub journal_bytes: u64,
+    /// Generation of the device; 0 of one that never had one.
+    pub generation: u64,
 }
 
 impl MapDevice {
@@ -60,40 +77,87 @@ impl MapDevice {
             slot_bytes,
             journal_offset: first + 2 * slot_bytes,
             journal_bytes,
+            generation: 0,
         })
     }
 
     /// The header's 4096 bytes.
     pub fn encode(&self) -> [u8; SEALED_BYTES] {
         let mut block = [0; SEALED_BYTES];
-        put(&mut block, 0, &MAP_DEVICE_MAGIC);
-        put(&mut block, 8, &MAP_DEVICE_VERSION.to_le_bytes());
-        put(&mut block, 16, &self.volume_id);
-        put(&mut block, 32, &self.map_device_id);
-        put(&mut block, 48, &self.slot_offsets[0].to_le_bytes());
-        put(&mut block, 56, &self.slot_offsets[1].to_le_bytes());
-        put(&mut block, 64, &self.slot_bytes.to_le_bytes());
-        put(&mut block, 72, &self.journal_offset.to_le_bytes());
-        put(&mut block, 80, &self.journal_bytes.to_le_bytes());
+        if self.generation > 0 {
+            let copy = self.copy();
+            for at in MAP_DEVICE_COPIES {
+                put(&mut block, at, &copy);
+            }
+            return block;
+        }
+        self.put_fields(&mut block, MAP_DEVICE_VERSION);
         seal(&mut block);
         block
     }
 
-    /// Reads the header of a device of `device_bytes`, trusting nothing.
-    pub fn decode(bytes: &[u8], device_bytes: u64) -> Result<Self, FieldError> {
-        let block = open(bytes, MAP_DEVICE_MAGIC).map_err(|error| seal_field(&error))?;
-        let version = u32_at(block, 8);
-        if version != MAP_DEVICE_VERSION {
-            return Err(FieldError::new("map device version", MAP_DEVICE_VERSION, version));
-        }
-        let found = Self {
+    /// A copy of the header with its generation.
+    fn copy(&self) -> [u8; MAP_DEVICE_COPY_BYTES] {
+        let mut copy = [0; MAP_DEVICE_COPY_BYTES];
+        self.put_fields(&mut copy, MAP_DEVICE_VERSION_GENERATION);
+        put(&mut copy, USED_BYTES, &self.generation.to_le_bytes());
+        let crc = crc32c(&copy[..COPY_CRC_AT]);
+        put(&mut copy, COPY_CRC_AT, &crc.to_le_bytes());
+        copy
+    }
+
+    fn put_fields(&self, block: &mut [u8], version: u32) {
+        put(block, 0, &MAP_DEVICE_MAGIC);
+        put(block, 8, &version.to_le_bytes());
+        put(block, 16, &self.volume_id);
+        put(block, 32, &self.map_device_id);
+        put(block, 48, &self.slot_offsets[0].to_le_bytes());
+        put(block, 56, &self.slot_offsets[1].to_le_bytes());
+        put(block, 64, &self.slot_bytes.to_le_bytes());
+        put(block, 72, &self.journal_offset.to_le_bytes());
+        put(block, 80, &self.journal_bytes.to_le_bytes());
+    }
+
+    fn fields(block: &[u8]) -> Self {
+        Self {
             volume_id: array_at(block, 16),
             map_device_id: array_at(block, 32),
             slot_offsets: [u64_at(block, 48), u64_at(block, 56)],
             slot_bytes: u64_at(block, 64),
             journal_offset: u64_at(block, 72),
             journal_bytes: u64_at(block, 80),
-        };
+            generation: 0,
+        }
+    }
+
+    /// A copy of the header with a generation, if it is sound; an error of one that no program writes.
+    fn decode_copy(copy: &[u8]) -> Option<Self> {
+        let is_ours = copy.starts_with(&MAP_DEVICE_MAGIC)
+            && u32_at(copy, 8) == MAP_DEVICE_VERSION_GENERATION
+            && u32_at(copy, COPY_CRC_AT) == crc32c(&copy[..COPY_CRC_AT]);
+        let found =
+            is_ours.then(|| Self { generation: u64_at(copy, USED_BYTES), ..Self::fields(copy) })?;
+        (found.generation > 0 && found.copy()[..] == *copy).then_some(found)
+    }
+
+    /// Reads the header of a device of `device_bytes`, trusting nothing.
+    pub fn decode(bytes: &[u8], device_bytes: u64) -> Result<Self, FieldError> {
+        let copies = MAP_DEVICE_COPIES.map(|at| {
+            let copy = bytes
+                .get(at..at + MAP_DEVICE_COPY_BYTES)
+                .filter(|_| bytes.len() >= SEALED_BYTES)?;
+            Self::decode_copy(copy)
+        });
+        if let Some(newest) = copies.into_iter().flatten().max_by_key(|copy| copy.generation) {
+            newest.check(device_bytes)?;
+            return Ok(newest);
+        }
+        let block = open(bytes, MAP_DEVICE_MAGIC).map_err(|error| seal_field(&error))?;
+        let version = u32_at(block, 8);
+        if version != MAP_DEVICE_VERSION {
+            return Err(FieldError::new("map device version", MAP_DEVICE_VERSION, version));
+        }
+        let found = Self::fields(block);
         check_zero("reserved", &block[12..16])?;
         check_rest_zero(block, USED_BYTES)?;
         found.check(device_bytes)?;
@@ -155,6 +219,33 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(MapDevice::decode(&bytes[..len], DEVICE_BYTES).is_err(), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn a_header_with_a_generation_survives_the_loss_of_either_copy() {
+        let newer = MapDevice { generation: 9, ..header() };
+        let (old, new) = (MapDevice { generation: 8, ..header() }.encode(), newer.encode());
+        assert_eq!(MapDevice::decode(&new, DEVICE_BYTES), Ok(newer));
+        for_every_bit_flip(&new[..MAP_DEVICE_COPY_BYTES], |mutant, bit| {
+            for (one, other) in [(0, 2048), (2048, 0)] {
+                let mut block = old;
+                block[one..one + 512].copy_from_slice(mutant);
+                let found = MapDevice::decode(&block, DEVICE_BYTES).unwrap();
+                assert_eq!(found.generation, 8, "bit {bit}");
+                block[other..other + 512].copy_from_slice(&new[..512]);
+                assert_eq!(MapDevice::decode(&block, DEVICE_BYTES), Ok(newer), "bit {bit}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_header_without_a_generation_gets_one_whatever_a_power_cut_leaves() {
+        let (old, new) = (header().encode(), MapDevice { generation: 1, ..header() }.encode());
+        let mut block = old;
+        block[2048..2560].copy_from_slice(&new[2048..2560]);
+        assert_eq!(MapDevice::decode(&block, DEVICE_BYTES).unwrap().generation, 1);
+        block[..512].copy_from_slice(&new[..512]);
+        assert_eq!(MapDevice::decode(&block, DEVICE_BYTES).unwrap().generation, 1);
     }
 
     #[test]

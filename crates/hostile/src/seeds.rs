@@ -234,6 +234,7 @@ pub(crate) fn array_label() -> Vec<Vec<u8>> {
         in_sync: 3,
         in_use: false,
         whole_runs: None,
+        taken: 0,
     };
     let stripe = Label { chunk_bytes: 64 << 10, count: 4, in_sync: 15, ..mirror };
     let older = Label { sequence: 5, ..mirror }.encode();

@@ -38,6 +38,10 @@ pub struct DiskArgs {
     /// between two records another takes over
     #[arg(long, value_name = "L1,L2,...")]
     pub log_devices: Vec<String>,
+    /// Read the volume without its log device, which is lost, TARGET being `missing`: its data devices (--data-devices) must have been
+    /// drained and stopped in order
+    #[arg(long)]
+    pub without_log: bool,
 }
 
 /// Which way commands reach the kernel.

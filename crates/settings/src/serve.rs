@@ -332,6 +332,7 @@ impl ServeArgs {
             chain: Vec::new(),
             data_devices: std::mem::take(&mut file.data_devices),
             log_devices: std::mem::take(&mut file.log_devices),
+            without_log: false,
         };
         file.take_table_apart()?;
         if let Some(permits) = file.checkpoint_permits {

@@ -7,6 +7,7 @@
 use crate::create::write_superblocks;
 use crate::data_devices;
 use crate::dump::{Slot, read_long, read_slots};
+use crate::generations;
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
 use crate::presets::Presets;
@@ -219,5 +220,7 @@ fn hex(id: &VolumeId) -> String {
 pub fn restore_superblock(io: &mut SyncIo<'_>, backup: &Backup) -> Result<(), BackupError> {
     let generation = backup.superblock.generation + 1;
     let superblock = Superblock { generation, ..backup.superblock.clone() };
+    // The owner says that these are its devices: nothing is left that could tell.
+    generations::begin(io, &superblock).map_err(|error| failed(&error))?;
     write_superblocks(io, &superblock).map_err(|error| failed(&error))
 }

@@ -5,15 +5,19 @@
 
 use crate::blanks;
 use crate::data_devices;
+use crate::generations;
 use crate::map_device;
 use crate::presets::NamedPreset;
 use crate::probe::{Contents, Finding, look_for_remains, look_for_remains_on, probe_ends};
 use crate::sizes;
 use crate::sync_io::SyncIo;
+use crate::without_log;
 use nearhead_disk::{At, DiskError, Lane, Properties, Zones};
 use nearhead_engine::MapPlace;
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
-use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
+use nearhead_format::superblock::{
+    self, COPIES, FEATURE_BLANK_MAP, FEATURE_GENERATIONS, FEATURE_LOGS_TELL_ALL,
+};
 use nearhead_format::{
     AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Superblock,
     VolumeId, layout::DataParts, layout::LayoutField,
@@ -285,10 +289,15 @@ fn write_new(
         let place = MapPlace::of_layout(&superblock.layout);
         write_empty_snapshots(io, &superblock, &place)?;
     }
+    if superblock.has_several_devices() {
+        superblock.feature_ro_compat |= FEATURE_GENERATIONS;
+    }
     if superblock.has_blank_map() {
         let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
         blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
     }
+    generations::begin(io, &superblock)?;
+    without_log::keep_superblock(io, &superblock);
     write_superblocks(io, &superblock)?;
     Ok(superblock)
 }

@@ -42,7 +42,7 @@ pub(crate) fn parts(io: &SyncIo<'_>) -> Result<DataParts, DiskError> {
     })
 }
 
-fn invalid(detail: String) -> DiskError {
+pub(crate) fn invalid(detail: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Invalid, detail }
 }
 
@@ -101,7 +101,7 @@ fn with_larger_sectors(io: &SyncIo<'_>, sector_bytes: u32) -> Option<String> {
 }
 
 /// What messages call the device at a position: of a chain the volume's own is link 0, of log devices it is the first as well.
-fn called(superblock: &Superblock, position: usize) -> String {
+pub(crate) fn called(superblock: &Superblock, position: usize) -> String {
     let (noun, number) = named(superblock, position);
     format!("{noun} {number}")
 }

@@ -11,6 +11,7 @@ use crate::blanks;
 use crate::create::write_superblocks;
 use crate::dump::{Slot, read_slots};
 use crate::forget;
+use crate::generations;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock_to_change};
 use crate::presets::{NamedPreset, Presets};
@@ -359,6 +360,7 @@ fn zero_slot_1(io: &mut SyncIo<'_>, old: &Layout, new: &Layout) -> Result<(), Gr
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
+    generations::begin(io, &growth.before)?;
     blanks::grow(io, &growth.before, &growth.after)?;
     let moves_slot = old.slot_offsets != new.slot_offsets;
     if moves_slot {

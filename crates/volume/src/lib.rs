@@ -15,12 +15,14 @@ mod data_devices;
 pub mod dump;
 pub mod forget;
 mod gathered;
+pub mod generations;
 pub mod grow;
 mod lanes;
 mod losses;
 pub mod lost_superblock;
 mod map_device;
 pub mod open;
+mod opening;
 pub mod presets;
 pub mod probe;
 mod reopening;
@@ -31,6 +33,7 @@ pub mod sync_io;
 pub mod tracks;
 mod volume;
 mod whole_logs;
+pub mod without_log;
 
 pub use bare::BareDisk;
 pub use create::{CreateError, CreateOptions, create, create_to_grow};
@@ -38,6 +41,7 @@ pub use gathered::GatheredDisk;
 pub use lanes::Lanes;
 pub use losses::{LossEvent, LossReport};
 pub use open::{OpenError, find_superblock};
+pub use opening::Clock;
 pub use presets::{DEFAULT_PRESET, Facts, NamedPreset, PRESETS, Presets, UnknownPreset};
 pub use probe::{
     Contents, Finding, HEAD_BYTES as PROBED_START_BYTES, TAIL_BYTES as PROBED_END_BYTES, probe,
@@ -45,5 +49,5 @@ pub use probe::{
 };
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};
-pub use volume::{Clock, Volume};
+pub use volume::Volume;
 pub use whole_logs::whole_logs;

@@ -10,18 +10,22 @@
 
 use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblocks};
 use crate::dump::{Slot, read_body, read_slots};
+use crate::generations;
 use crate::grow::as_grown;
 use crate::map_device::{self, Joined};
 use crate::presets::{NamedPreset, Presets};
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
+use crate::without_log::part;
 use nearhead_disk::{At, DiskError, SECTOR_BYTES};
 use nearhead_engine::MapPlace;
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_format::layout::Region;
 use nearhead_format::record::peek;
 use nearhead_format::snapshot::{BodyItem, FragmentCell, SNAPSHOT_MAGIC};
-use nearhead_format::superblock::{FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL, features_of};
+use nearhead_format::superblock::{
+    FEATURE_BLANK_MAP, FEATURE_GENERATIONS, FEATURE_LOGS_TELL_ALL, features_of,
+};
 use nearhead_format::{AckMode, BlankMapHeader, Entry, Label, Layout, Place, Superblock, VolumeId};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -105,6 +109,12 @@ const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, 
 /// If nothing fits, more than one thing does, or what fits does so without any record in a log. A place that cannot be
 /// read speaks neither for nor against.
 pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
+    if let Some(part) = part(io) {
+        return Err(SearchError(format!(
+            "expected the device that has lost its superblocks, found another one: {}",
+            part.describe()
+        )));
+    }
     let (map, presets) = (map_device::joined(io)?, io.presets());
     let mut fits = fits(io, candidates(io, known, map, false)?, map)?;
     // With fragments the slots are larger, so that nothing fits both with them and without.
@@ -182,7 +192,13 @@ pub fn in_words(presets: Presets, superblock: &Superblock) -> String {
 
 /// Writes all three copies.
 pub fn write(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskError> {
-    write_superblocks(io, superblock)
+    let mut superblock = superblock.clone();
+    if superblock.has_several_devices() {
+        superblock.feature_ro_compat |= FEATURE_GENERATIONS;
+    }
+    // The owner says that these are its devices: nothing is left that could tell.
+    generations::begin(io, &superblock)?;
+    write_superblocks(io, &superblock)
 }
 
 /// What `create` and `grow` may have made here, with the second snapshot slot where programs put it then and now, and records as they

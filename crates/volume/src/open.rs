@@ -1,8 +1,10 @@
 //! Finding the superblock of a volume, and saying clearly why there is none.
 
 use crate::data_devices;
+use crate::generations::Generations;
 use crate::presets::NamedPreset;
 use crate::sync_io::SyncIo;
+use crate::without_log::part;
 use nearhead_disk::{DiskError, Zones};
 use nearhead_format::superblock::{Choice, SuperblockError, choose};
 use nearhead_format::{BLOCK_BYTES, Layout, Superblock};
@@ -176,11 +178,37 @@ fn read_copy(io: &mut SyncIo<'_>, copy: u32, offset: u64) -> Result<Superblock, 
     }
 }
 
-/// Reads every copy of the superblock and picks the one that counts; its data devices must be there, if it has those.
+/// Reads every copy of the superblock and picks the one that counts; its data devices must be there, if it has those, and none of
+/// its devices may be older than the others.
 pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let found = find_own_superblock(io)?;
     data_devices::join(io, &found.superblock)?;
+    if found.superblock.has_several_devices() {
+        check_generations(io, &found.superblock)?;
+    }
     Ok(found)
+}
+
+/// The same with the generations of its devices.
+pub(crate) fn find_with_generations(
+    io: &mut SyncIo<'_>,
+) -> Result<(Found, Generations), OpenError> {
+    let found = find_own_superblock(io)?;
+    data_devices::join(io, &found.superblock)?;
+    let generations = check_generations(io, &found.superblock)?;
+    Ok((found, generations))
+}
+
+fn check_generations(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+) -> Result<Generations, OpenError> {
+    let generations = Generations::read(io, superblock);
+    generations.check(superblock).map_err(|problem| {
+        let device = io.disk().properties().name.clone();
+        OpenError::Recovery { device, problem }
+    })?;
+    Ok(generations)
 }
 
 /// The same for who needs nothing but the volume's own disk.
@@ -191,7 +219,12 @@ pub fn find_own_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let Copies { offsets, copies } = read_copies(io);
     let Choice { superblock, to_repair } = match choose(&copies) {
         Ok(choice) => choice,
-        Err(error) => return Err(no_superblock(device, &copies, &error)),
+        Err(error) => {
+            return Err(match part(io).filter(|_| !is_of_newer(&error)) {
+                Some(part) => OpenError::Recovery { device, problem: part.describe() },
+                None => no_superblock(device, &copies, &error),
+            });
+        }
     };
     let preset = preset_of(io, &superblock)?;
     check_size(&device, &superblock.layout, capacity)?;

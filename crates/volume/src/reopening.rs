@@ -17,7 +17,8 @@
 
 use crate::lanes::{Lanes, watch};
 use crate::losses::{LossEvent, LossReport};
-use crate::volume::{Clock, Volume};
+use crate::opening::Clock;
+use crate::volume::Volume;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Config, DiskEvent};
 use nearhead_format::Superblock;

@@ -3,104 +3,24 @@
 //! It only carries messages between them, in both directions, until nobody has anything left to do at the present
 //! time.
 
-use crate::blanks::{self, Loaded};
+use crate::blanks::Loaded;
 use crate::data_devices;
+use crate::generations::{self, Cause, Generations, Raising};
 use crate::grow::{self, GrowError, Growth};
 use crate::lanes::Lanes;
-use crate::map_device;
-use crate::open::{Found, OpenError, find_superblock, preset_of};
+use crate::open::{Found, OpenError, find_with_generations, preset_of};
+use crate::opening::{Beside, Clock, damage_of, setup};
 use crate::presets::{NamedPreset, Presets};
 use crate::resting::Resting;
 use crate::sync_io::{self, SyncIo};
-use crate::tracks;
-use nearhead_disk::{Disk, Nanos, Tracks, Zones};
+use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{
-    Config, Damage, DamageKind, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup, Status,
-    Tuning,
+    Config, Damage, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Status, Tuning,
 };
-use nearhead_format::{Layout, Superblock};
+use nearhead_format::Superblock;
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
-
-/// The bands of the client's address space, if its data is apart from the logs in the bands of a
-/// shingled disk.
-fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
-    let data = layout.data_offset..layout.data_offset + layout.client_bytes();
-    let is_shingled = layout.logs_are_apart() && layout.data_parts.is_empty() && !layout.is_chain();
-    zones.filter(|_| is_shingled).and_then(|zones| zones.part(data).ok())
-}
-
-/// What of a volume was read beside its superblock, before its engine starts.
-struct Beside {
-    map: MapPlace,
-    blanks: Loaded,
-    tracks: Vec<Arc<Tracks>>,
-    log_device_tracks: Vec<Vec<Arc<Tracks>>>,
-}
-
-impl Beside {
-    fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Self, OpenError> {
-        let map = map_device::find(io, superblock)?;
-        let blanks = blanks::load(io, superblock);
-        // Where records stand in their order nobody could follow it far.
-        let anywhere = superblock.layout.records_anywhere;
-        let tracks = if anywhere { tracks::read(io, superblock) } else { Vec::new() };
-        let log_device_tracks = tracks::read_of_log_devices(io, superblock);
-        Ok(Self { map, blanks, tracks, log_device_tracks })
-    }
-}
-
-fn setup<D: Disk>(
-    lanes: &Lanes<D>,
-    (superblock, preset): (&Superblock, &NamedPreset),
-    beside: Beside,
-    configure: impl FnOnce(&Superblock, &mut Config),
-) -> Setup {
-    let disk = lanes.main();
-    let mut config = preset.config(superblock, disk.properties());
-    config.tracks = beside.tracks;
-    config.log_device_tracks = beside.log_device_tracks;
-    configure(superblock, &mut config);
-    Setup {
-        config,
-        layout: superblock.layout,
-        map: beside.map,
-        blanks: beside.blanks.found,
-        volume_id: superblock.volume_id,
-        properties: disk.properties().clone(),
-        data_devices: lanes.data_properties(),
-        absent_devices: lanes.absent_data(),
-        map_device: lanes.map().map(|map| map.properties().clone()),
-        cache_device: lanes.cache().map(|cache| cache.properties().clone()),
-        bands: bands_of(&superblock.layout, disk.zones()),
-    }
-}
-
-/// By which time a volume is opened again.
-#[derive(Clone, Copy, Debug)]
-pub enum Clock {
-    /// That of the machine, counted from `start`.
-    Real {
-        /// The instant of `Nanos::ZERO`.
-        start: Instant,
-    },
-    /// That of a model, at `now`.
-    Virtual {
-        /// When.
-        now: Nanos,
-    },
-}
-
-impl Clock {
-    fn io<D: Disk>(self, lanes: &mut Lanes<D>) -> SyncIo<'_> {
-        match self {
-            Self::Real { start } => lanes.in_real_time(start),
-            Self::Virtual { now } => lanes.in_virtual_time(now),
-        }
-    }
-}
 
 /// A volume being served.
 pub struct Volume<D: Disk> {
@@ -111,8 +31,8 @@ pub struct Volume<D: Disk> {
     presets: Presets,
     /// Copies of the superblock that should be written again, and what is wrong with the blank map.
     findings: Vec<Damage>,
-    /// The engine has ended, and the disk was told.
-    has_ended: bool,
+    /// Generations of its devices.
+    raising: Raising,
     /// Sides of mirrors may rest after so long, and are woken in time.
     resting: Option<(Nanos, Resting)>,
 }
@@ -148,11 +68,11 @@ impl<D: Disk> Volume<D> {
     ) -> Result<(Self, Nanos), OpenError> {
         let mut lanes = lanes.into();
         let mut io = clock.io(&mut lanes).knowing(presets);
-        let found = find_superblock(&mut io)?;
+        let (found, generations) = find_with_generations(&mut io)?;
         let beside = Beside::read(&mut io, &found.superblock)?;
         let (now, order) = (io.now(), io.order());
         lanes.arrange(&order);
-        Ok((Self::with_superblock(lanes, (found, presets), beside, configure, false), now))
+        Self::begin(lanes, (found, presets), (beside, generations), clock.at(now), configure)
     }
 
     /// The same with this superblock, whatever those on the disk say.
@@ -168,10 +88,11 @@ impl<D: Disk> Volume<D> {
         let preset = preset_of(&io, &superblock)?;
         data_devices::join(&mut io, &superblock)?;
         let beside = Beside::read(&mut io, &superblock)?;
+        let generations = Generations::read(&mut io, &superblock);
         let (now, order) = (io.now(), io.order());
         lanes.arrange(&order);
         let found = (Found { superblock, preset, to_repair: Vec::new() }, presets);
-        Ok((Self::with_superblock(lanes, found, beside, configure, false), now))
+        Self::begin(lanes, found, (beside, generations), clock.at(now), configure)
     }
 
     /// A volume just created with `preset`, on disks that need not keep any content, data devices by position: nothing is read.
@@ -185,21 +106,38 @@ impl<D: Disk> Volume<D> {
         let map = MapPlace::of_layout(&found.0.superblock.layout);
         let (blanks, tracks, log_device_tracks) = (Loaded::default(), Vec::new(), Vec::new());
         let beside = Beside { map, blanks, tracks, log_device_tracks };
-        Self::with_superblock(lanes.into(), found, beside, configure, true)
+        let lanes = lanes.into();
+        let (superblock, presets) = (found.0.superblock, found.1);
+        let setup = setup(&lanes, (&superblock, &preset), beside, configure);
+        Self::of(lanes, (superblock, presets), Engine::start_empty(setup))
     }
 
-    fn with_superblock(
-        lanes: Lanes<D>,
+    fn of(lanes: Lanes<D>, (superblock, presets): (Superblock, Presets), engine: Engine) -> Self {
+        let (findings, raising) = (Vec::new(), Raising::of(None));
+        Self { engine, lanes, superblock, presets, findings, raising, resting: None }
+    }
+
+    /// Starts the engine on devices in their order. Their generations are raised before, if the volume may be written.
+    fn begin(
+        mut lanes: Lanes<D>,
         (found, presets): (Found, Presets),
-        mut beside: Beside,
+        (mut beside, generations): (Beside, Generations),
+        clock: Clock,
         configure: impl FnOnce(&Superblock, &mut Config),
-        empty: bool,
-    ) -> Self {
-        let Found { superblock, preset, to_repair } = found;
+    ) -> Result<(Self, Nanos), OpenError> {
+        let Found { mut superblock, preset, to_repair } = found;
         let findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
         let setup = setup(&lanes, (&superblock, &preset), beside, configure);
-        let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, lanes, superblock, presets, findings, has_ended: false, resting: None }
+        let mut io = clock.io(&mut lanes).knowing(presets);
+        let generations = if setup.config.read_only {
+            generations
+        } else {
+            generations::prepare_to_write(&mut io, &mut superblock, generations)?
+        };
+        let now = io.now();
+        let volume = Self::of(lanes, (superblock, presets), Engine::open(setup));
+        let raising = Raising::of(Some(generations));
+        Ok((Self { findings, raising, ..volume }, now))
     }
 
     /// Sides of mirrors that nothing was written to for so long may rest: one side serves all reads then, and the others are woken
@@ -228,20 +166,27 @@ impl<D: Disk> Volume<D> {
     ) -> Result<(), OpenError> {
         self.lanes.start_over().map_err(OpenError::Disk)?;
         let mut io = clock.io(&mut self.lanes).knowing(self.presets);
-        let Found { superblock, preset, to_repair } = find_superblock(&mut io)?;
+        let (Found { mut superblock, preset, to_repair }, generations) =
+            find_with_generations(&mut io)?;
         if superblock.volume_id != self.superblock.volume_id {
             let device = self.lanes.properties().name.clone();
             let problem = "expected the volume that was served, found another one".to_owned();
             return Err(OpenError::Recovery { device, problem });
         }
         let mut beside = Beside::read(&mut io, &superblock)?;
-        let order = io.order();
+        let (now, order) = (io.now(), io.order());
         self.lanes.arrange(&order);
-        self.findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
+        let findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
         let setup = setup(&self.lanes, (&superblock, &preset), beside, configure);
+        let mut io = clock.at(now).io(&mut self.lanes).knowing(self.presets);
+        let generations = if setup.config.read_only {
+            generations
+        } else {
+            generations::prepare_to_write(&mut io, &mut superblock, generations)?
+        };
         self.engine = Engine::open(setup);
         self.superblock = superblock;
-        self.has_ended = false;
+        (self.findings, self.raising) = (findings, Raising::of(Some(generations)));
         self.let_mirrors_rest(self.resting.as_ref().map(|(after, _)| *after));
         Ok(())
     }
@@ -324,6 +269,23 @@ impl<D: Disk> Volume<D> {
     /// now and then.
     pub fn poll_disk_event(&mut self) -> Option<DiskEvent> {
         self.engine.poll_disk_event()
+    }
+
+    /// Generation of the volume: raised before the first change of each opening and, on several devices, at the orderly stop after
+    /// it. 0 of a volume whose devices were not read.
+    pub fn generation(&self) -> u64 {
+        self.raising.newest()
+    }
+
+    /// The engine has ended: the devices are left in order, after their generations were raised if all of the volume is durable.
+    fn end(&mut self) {
+        if self.raising.has_left() {
+            return;
+        }
+        let is_in_order = self.engine.failure().is_none();
+        let drained = self.engine.status().map_entries == 0;
+        let cause = is_in_order.then_some(Cause::Stopped { drained });
+        self.raising.end(&mut self.lanes, cause);
     }
 
     /// What the volume was created as.
@@ -427,22 +389,30 @@ impl<D: Disk> Service for Volume<D> {
     }
 
     fn drive(&mut self, now: Nanos) {
+        let mut refused = Vec::new();
         loop {
-            while let Some(completion) = self.lanes.poll(now) {
+            for completion in refused.drain(..) {
                 self.engine.handle_completion(completion, now);
             }
+            while let Some(completion) = self.lanes.poll(now) {
+                if let Some(completion) = self.raising.take_own(completion) {
+                    self.engine.handle_completion(completion, now);
+                }
+            }
             self.engine.advance(now);
-            if self.engine.is_stopped() && !self.has_ended {
-                self.has_ended = true;
-                self.lanes.leave();
+            if self.engine.is_stopped() {
+                self.end();
             }
             let mut submitted = false;
             while let Some((lane, submission)) = self.engine.poll_command() {
-                self.lanes.submit(lane, submission, now);
+                if let Some(submission) = self.raising.hold(lane, submission) {
+                    self.lanes.submit(lane, submission, now);
+                }
                 submitted = true;
             }
+            submitted |= self.raising.go_on(&mut self.lanes, now, &mut refused);
             // Nobody answers what a device was asked that was given up.
-            if !submitted && !self.engine.has_refused() {
+            if !submitted && refused.is_empty() && !self.engine.has_refused() {
                 break;
             }
             self.lanes.kick();
@@ -480,14 +450,8 @@ impl<D: Disk> Service for Volume<D> {
     }
 
     fn is_shut_down(&self) -> bool {
-        self.engine.is_stopped() && self.lanes.has_left()
+        self.engine.is_stopped() && self.raising.has_left() && self.lanes.has_left()
     }
-}
-
-/// What was found before the engine looked: copies of the superblock, and what is wrong with the blank map.
-fn damage_of(superblocks: Vec<String>, blanks: Vec<String>) -> Vec<Damage> {
-    let superblocks = superblocks.into_iter().map(|text| DamageKind::Superblock.told(text));
-    superblocks.chain(blanks.into_iter().map(|text| DamageKind::BlankMap.told(text))).collect()
 }
 
 #[cfg(test)]

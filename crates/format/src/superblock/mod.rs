@@ -35,7 +35,8 @@ pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT
     | FEATURE_LOG_DEVICES
     | FEATURE_FRAGMENTS;
 /// Features without which it must not be written, that this program knows.
-pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
+pub const FEATURES_RO_COMPAT_KNOWN: u64 =
+    FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL | FEATURE_GENERATIONS;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
 pub const FEATURE_FAR_SLOT: u64 = 1 << 8;
 /// A feature to open a volume: a record may begin anywhere in its log ([`Layout::records_anywhere`]). Whoever follows a log from
@@ -56,6 +57,12 @@ pub const FEATURE_BLANK_MAP: u64 = 1;
 /// A feature to write to a volume: what snapshots alone took back is taken back by a record soon after, so that the map
 /// can be rebuilt from the logs. It was so from the volume's first record on.
 pub const FEATURE_LOGS_TELL_ALL: u64 = 1 << 8;
+/// A feature to write to a volume: each of its devices has a [generation](crate::generation). A program that does not raise them
+/// would let an older copy of a device pass for the newest.
+pub const FEATURE_GENERATIONS: u64 = 1 << 9;
+
+/// A feature to write to a volume, of a disk in memory alone: it is in the place of a lost device, so nothing may be written.
+pub const FEATURE_STAND_IN: u64 = 1 << 62;
 
 const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
@@ -240,6 +247,16 @@ impl Superblock {
     /// Whether every record of the volume was written by a program whose logs tell all that was taken back.
     pub fn logs_tell_all(&self) -> bool {
         self.feature_ro_compat & FEATURE_LOGS_TELL_ALL != 0
+    }
+
+    /// Whether the volume lies on several devices: its own, and others or a map device.
+    pub fn has_several_devices(&self) -> bool {
+        !self.layout.data_parts.is_empty() || self.map_device_id.is_some()
+    }
+
+    /// Whether each of its devices has a generation.
+    pub fn has_generations(&self) -> bool {
+        self.feature_ro_compat & FEATURE_GENERATIONS != 0
     }
 
     /// Whether the volume uses features that this program can read but must not write.

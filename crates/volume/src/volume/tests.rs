@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::create::{CreateOptions, create};
-use nearhead_disk::{Payload, Region, RegionKind};
+use crate::opening::bands_of;
+use nearhead_disk::{Payload, Region, RegionKind, Zones};
 use nearhead_models::{CrashDisk, InstantDisk};
 use nearhead_service::{Operation, RequestId};
 

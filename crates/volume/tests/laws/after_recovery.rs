@@ -9,6 +9,7 @@ use crate::support::steps::Step;
 use nearhead_disk::{Command, Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Phase, Status};
 use nearhead_format::blank_map::{BLANK_MAP_END, BLANK_MAP_OFFSET};
+use nearhead_format::generation::GENERATION_OFFSETS;
 use nearhead_format::{AckMode, Layout, Place};
 use nearhead_models::MemoryStore;
 use nearhead_service::Operation;
@@ -121,7 +122,9 @@ fn open(image: MemoryStore, cached: bool, read_only: bool) -> (Status, Watched, 
     let layout = volume.superblock().layout;
     let status = volume.status();
     let mut disk = volume.into_disk();
-    disk.reads.retain(|(offset, _)| !layout.superblock_offsets().contains(offset));
+    disk.reads.retain(|(offset, _)| {
+        !layout.superblock_offsets().contains(offset) && !GENERATION_OFFSETS.contains(offset)
+    });
     (status, disk, layout)
 }
 

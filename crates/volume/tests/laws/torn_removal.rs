@@ -41,7 +41,8 @@ fn opened_without(lost: u64) -> (Harness, u64) {
     let mut content = [0; BYTES];
     content[..SECTOR as usize].fill(7);
     write(&mut harness, HOME, &content);
-    harness.drive();
+    // The first change waits until the volume has its generation.
+    harness.apply(&Step::Settle);
     let mut image = harness.volume().disk().image();
     let (_, torn) = newest_record(&harness.volume().superblock().layout, &image);
     let place = torn + lost * SECTOR;

@@ -9,6 +9,7 @@ mod creating;
 mod dumping;
 mod forgetting;
 mod fragments;
+mod generations;
 mod growing;
 mod losing_superblocks;
 mod medium;
