@@ -229,11 +229,13 @@ mod tests {
 
     #[test]
     fn a_frame_is_never_wider_than_its_terminal() {
-        let mut rates = Rates::default();
-        rates.target = "/dev/disk/by-id/ata-ST20000NM007D-3DJ103_ZVT0ABCD-part3".to_owned();
-        rates.reasons = vec!["14 sectors of log 3 cannot be read".to_owned(); 3];
-        rates.log_map = map(&[40.0; 128], Some(70));
-        rates.read.p99_ms = Some(123_456.78);
+        let rates = Rates {
+            target: "/dev/disk/by-id/ata-ST20000NM007D-3DJ103_ZVT0ABCD-part3".to_owned(),
+            reasons: vec!["14 sectors of log 3 cannot be read".to_owned(); 3],
+            log_map: map(&[40.0; 128], Some(70)),
+            read: Spread { p99_ms: Some(123_456.78), ..Spread::default() },
+            ..Rates::default()
+        };
         for columns in [200, 120, 80, 79, 60, 56] {
             let frame = frame(&rates, columns);
             let widest = frame.lines().map(|line| line.chars().count()).max().unwrap();

@@ -235,7 +235,9 @@ fn zeros_that_may_be_unmapped_free_their_homes_and_stay_zeros() {
         let mut ask = |volume: &mut Volume<Counting>, operation| asked(volume, &mut now, operation);
         let write = |offset, len| Operation::Write {
             offset,
-            data: Payload::Bytes(nearhead_disk::BufferMut::copy_of(&vec![7; len]).freeze()),
+            data: nearhead_disk::Payload::Bytes(
+                nearhead_disk::BufferMut::copy_of(&vec![7; len]).freeze(),
+            ),
             fua: true,
         };
         let zeroes = |offset, len, may_unmap| Operation::WriteZeroes {
