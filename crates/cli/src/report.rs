@@ -231,6 +231,32 @@ pub struct Served {
     /// How checkpoints take turns with those of replicas, if they do.
     #[serde(default)]
     pub coordination: Option<Coordination>,
+    /// The block device of the kernel that it is shown as, if it is.
+    #[serde(default)]
+    pub attached: Option<AttachedReport>,
+    /// Checkpoints and drains that were cancelled.
+    #[serde(default)]
+    pub cancels: u64,
+}
+
+/// A volume that is shown as a block device of the kernel, and its processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttachedReport {
+    /// Its name.
+    pub name: String,
+    /// The process that supervises it; none if that has ended.
+    pub supervisor: Option<u32>,
+    /// The process that serves it; none if no one does now.
+    pub worker: Option<u32>,
+    /// What keeps the device busy, such as a mount; none if nothing that can be seen does.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Why no worker serves it.
+    pub trouble: Option<String>,
+    /// Writes that were answered and not flushed, if no worker serves it.
+    pub kept: Option<String>,
+    /// What brings it back, if something is missing.
+    pub advice: Option<String>,
 }
 
 /// Everything `nearhead status` says.

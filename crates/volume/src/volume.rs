@@ -267,10 +267,20 @@ impl<D: Disk> Volume<D> {
 
     /// Waits in real time until recovery is done; an error says why it could not be.
     pub fn wait_until_open(&mut self, start: Instant) -> Result<(), OpenError> {
+        self.wait_until_open_and_tell(start, |_| {})
+    }
+
+    /// The same; `tell` is called whenever recovery goes on, with what gives its state.
+    pub fn wait_until_open_and_tell(
+        &mut self,
+        start: Instant,
+        mut tell: impl FnMut(&dyn Fn() -> Status),
+    ) -> Result<(), OpenError> {
         while !self.engine.is_open() {
             let now = self.lanes.in_real_time(start).now();
             self.drive(now);
             self.tell_events();
+            tell(&|| self.engine.status());
             if !self.engine.is_open() {
                 let latest = self.engine.next_wake();
                 self.lanes.in_real_time(start).wait_until(latest)?;

@@ -1,6 +1,6 @@
 //! What a report for people says of the daemon that serves the volume: since when, to whom, how fast.
 
-use super::{Served, StatusReport};
+use super::{AttachedReport, Served, StatusReport};
 use crate::units::ByteSize;
 
 impl StatusReport {
@@ -17,9 +17,15 @@ impl StatusReport {
             ),
         );
         let (requests, errors) = (served.clients.requests, served.clients.errors);
-        let connected = match self.file_system {
-            Some(_) => String::new(),
-            None => format!("{} connected, ", served.clients.connections_open),
+        for (name, value) in served.attached.iter().flat_map(AttachedReport::lines) {
+            line(name, value);
+        }
+        let connected = match (&self.file_system, &served.attached) {
+            (Some(_), _) => String::new(),
+            (None, Some(_)) if served.clients.connections_open == 0 => {
+                "the block device, ".to_owned()
+            }
+            (None, _) => format!("{} connected, ", served.clients.connections_open),
         };
         line("clients", format!("{connected}{requests} requests, {errors} failed"));
         let lost = served.losses.last_problem.iter();

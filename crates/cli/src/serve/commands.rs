@@ -1,4 +1,4 @@
-//! The commands of the control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`,
+//! The commands of the control socket: `status`, `checkpoint`, `drain`, `cancel`, `snapshot`, `hint`,
 //! `metrics`, `set`, `grow`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
@@ -22,9 +22,11 @@ pub struct Desk {
     disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
     attached_as: OnceCell<String>,
+    /// Checkpoints and drains that were cancelled.
+    cancels: Cell<u64>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
+const COMMANDS: &str = "status, checkpoint, drain, cancel, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
 
 impl Desk {
     /// What is served, and where.
@@ -56,6 +58,7 @@ impl Desk {
             ["snapshot"] => snapshot(context),
             ["checkpoint"] => checkpoint(context, false),
             ["drain"] => checkpoint(context, true),
+            ["cancel"] => self.cancel(context),
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
             ["set", words @ ..] => answered(context.service.set(words, context.now)),
@@ -68,6 +71,14 @@ impl Desk {
                     .line()
             }
         }
+    }
+
+    fn cancel(&self, context: &mut Context<'_, Served>) -> String {
+        if let Some(refusal) = refusal(context) {
+            return refusal;
+        }
+        self.cancels.set(self.cancels.get() + 1);
+        Answer::Ok("cancelled").line()
     }
 
     fn stop(&self) -> Answer<&'static str> {
@@ -84,6 +95,11 @@ impl Desk {
     pub fn report(&self, context: &Context<'_, Served>) -> StatusReport {
         let (target, uris) = self.facts.get().cloned().unwrap_or_default();
         let statistics = &context.statistics;
+        let attached = self
+            .attached_as
+            .get()
+            .and_then(|device| crate::attach::report_of(device, Some(std::process::id())));
+        let without_supervisor = attached.as_ref().and_then(|attached| attached.advice.clone());
         let served = ServedReport {
             pid: std::process::id(),
             uptime_s: context.now.as_secs_f64(),
@@ -101,7 +117,7 @@ impl Desk {
             },
             requests: context.service.counts(),
             latency: context.service.latencies(),
-            disk_trouble: context.service.trouble(),
+            disk_trouble: context.service.trouble().or(without_supervisor),
             losses: Losses::of(
                 context.service.losses(),
                 context.service.is_reopening(),
@@ -109,6 +125,8 @@ impl Desk {
             ),
             disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
+            attached,
+            cancels: self.cancels.get(),
         };
         let volume = context.service.volume();
         let mut report = StatusReport::new(&target, volume, Some(served), context.now);

@@ -11,6 +11,7 @@ mod commands;
 mod coordination;
 mod encryption;
 mod growing;
+mod live_settings;
 mod memory;
 pub(crate) mod priority;
 mod rest_command;
@@ -71,6 +72,7 @@ struct Ready<'a> {
     fast_zero: bool,
     recovery_records: u64,
     recovery_read_bytes: u64,
+    volume_id: String,
     pid: u32,
 }
 
@@ -92,7 +94,10 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let _ = nearhead_uring::ask_for_short_slices();
     showing.prepare();
     memory::refuse_more_than_there_is(args)?;
-    let target = with_read_cache(open_target(args, &name, access)?, args)?;
+    let progress = Progress { is_told: showing.is_handed_over() && args.json };
+    progress.tell("opening", 0);
+    let mut target = with_read_cache(open_target(args, &name, access)?, args)?;
+    showing.refuse_another(&mut target)?;
     for line in &target.notes {
         note(line);
     }
@@ -104,7 +109,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let (builder, control, links) = listen(args, &name, &desk, &showing)?;
     let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
     let start = target.start;
-    let mut volume = open_volume(args, target, start, &showing)?;
+    let mut volume = open_volume(args, target, start, (&showing, &progress))?;
     volume.watch(Backing::of(&name, &args.disk)?);
     volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(args, volume.volume().superblock())?);
@@ -193,7 +198,7 @@ fn open_volume(
     args: &ServeArgs,
     target: Target,
     start: std::time::Instant,
-    showing: &Showing,
+    (showing, progress): (&Showing, &Progress),
 ) -> Result<Served, String> {
     let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
@@ -202,12 +207,18 @@ fn open_volume(
         base = Some(config.clone());
         bad = configure(superblock, config).err();
         ack = config.ack;
+        if !config.read_only {
+            bad = bad.take().or_else(|| showing.begin_opening().err());
+        }
     })
     .map_err(|error| error.to_string())?;
     if let Some(problem) = bad {
         return Err(format!("serve {}: {problem}", target.name));
     }
-    volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    let mut told = Told::default();
+    volume
+        .wait_until_open_and_tell(start, |status| told.tell(progress, status))
+        .map_err(|error| error.to_string())?;
     let base = base.ok_or("internal: a volume was opened without a configuration")?;
     let tuner = Tuner::new(args, volume.superblock(), &preset_name(volume.superblock()), base)?;
     let tuner = Rc::new(RefCell::new(tuner));
@@ -224,7 +235,57 @@ fn open_volume(
         settings.borrow().configure_again(config);
     });
     let volume = showing.kept(volume, ack)?;
-    Ok(Served::new(volume, args.read_only, ack, (tuner, growing)))
+    let mut served = Served::new(volume, args.read_only, ack, (tuner, growing));
+    if let Some(path) = showing.live_settings() {
+        served.go_on_with(path, Nanos(start.elapsed().as_nanos() as u64));
+    }
+    Ok(served)
+}
+
+/// Lines for a supervisor, which show that this process gets on towards readiness.
+struct Progress {
+    is_told: bool,
+}
+
+/// Reads of a recovery that were reported so far.
+#[derive(Default)]
+struct Told {
+    at: Option<std::time::Instant>,
+    read_bytes: u64,
+}
+
+/// Interval between two reports of a recovery: far below any limit for progress.
+const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A line about getting on.
+#[derive(Debug, Serialize)]
+struct GettingOn {
+    event: &'static str,
+    doing: &'static str,
+    read_bytes: u64,
+}
+
+impl Progress {
+    fn tell(&self, doing: &'static str, read_bytes: u64) {
+        if self.is_told {
+            let _ = say_json_line(&GettingOn { event: "progress", doing, read_bytes });
+        }
+    }
+}
+
+impl Told {
+    /// Reports what a recovery read, if that has grown.
+    fn tell(&mut self, progress: &Progress, status: impl Fn() -> nearhead_engine::Status) {
+        if self.at.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) {
+            return;
+        }
+        self.at = Some(std::time::Instant::now());
+        let read_bytes = status().recovery_read_bytes;
+        if read_bytes > self.read_bytes {
+            self.read_bytes = read_bytes;
+            progress.tell("recovering", read_bytes);
+        }
+    }
 }
 
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
@@ -402,6 +463,7 @@ fn announce(
             fast_zero: info.fast_zero,
             recovery_records: status.recovery_records,
             recovery_read_bytes: status.recovery_read_bytes,
+            volume_id: nearhead_output::hex(&served.volume().superblock().volume_id),
             pid: std::process::id(),
         });
     }
