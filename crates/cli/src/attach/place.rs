@@ -155,14 +155,17 @@ impl Place {
     /// Makes the folders.
     pub(super) fn prepare(&self) -> Result<(), String> {
         for folder in [&self.folder, &self.shown(), &PathBuf::from(LINKS)] {
-            std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(
-                |error| {
-                    format!(
+            match std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder) {
+                Ok(()) => {}
+                // Of a connection that has ended the kernel shows no folder.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(format!(
                         "attach: cannot make the folder {}: {error}; it takes root",
                         folder.display()
-                    )
-                },
-            )?;
+                    ));
+                }
+            }
         }
         Ok(())
     }

@@ -97,7 +97,13 @@ impl<'a> Attached<'a> {
         Pid::from_raw(number.try_into().unwrap()).unwrap()
     }
 
-    /// Waits until a worker serves it under the present supervisor, or none can: then why.
+    /// The process that serves it, or served it last, whether it answers or not.
+    pub fn last_worker(&self) -> Pid {
+        let number = self.facts()["worker"].as_i64().unwrap();
+        Pid::from_raw(number.try_into().unwrap()).unwrap()
+    }
+
+    /// Waits until no worker can serve it: why.
     pub fn trouble(&self) -> String {
         loop {
             if let Some(why) = self.facts()["trouble"].as_str() {
