@@ -17,6 +17,7 @@
 //! generation say for which volume the entries are kept ([`KeptFor`]); `begun` counts openings that may have raised the generation since. An
 //! older program has its entries from byte 16 on, and none of these fields. Lengths are checked against the file before memory is taken.
 
+use crate::owner::{OWNER_BYTES, OWNER_MARK, Owner};
 use nearhead_disk::{BufferMut, Payload};
 use nearhead_service::Operation;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
@@ -27,14 +28,11 @@ use std::path::Path;
 
 /// The name and the version of what follows.
 const FILE_MARK: u64 = u64::from_le_bytes(*b"NHkept01");
-/// Precedes the volume and its generation.
-const OWNER_MARK: u64 = u64::from_le_bytes(*b"NHfor001");
 const ENTRY_MARK: u32 = u32::from_le_bytes(*b"entr");
 const HEAD_BYTES: u64 = 64;
 /// Smallest start: that of a file of an older program.
 const START_MIN: u64 = 16;
 const OWNER_AT: u64 = 16;
-const OWNER_BYTES: usize = 48;
 const KIND_AT: u64 = 4;
 const ENTRY_BYTES: u64 = 32;
 const WRITE: u32 = 1;
@@ -61,22 +59,6 @@ pub(crate) struct KeptFile {
 /// A place between two entries, counted from the first one that this process kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cut(u64);
-
-/// The volume for which writes are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptFor {
-    /// Names the volume.
-    pub volume_id: [u8; 16],
-    /// Generation of its devices while it is open; 0 if they have none.
-    pub generation: u64,
-}
-
-/// The volume of the entries, and how many openings of it were begun since.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub(crate) of: KeptFor,
-    pub(crate) begun: u64,
-}
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
@@ -120,9 +102,7 @@ impl KeptFile {
         if start >= HEAD_BYTES && end >= HEAD_BYTES && kept.u64_at(OWNER_AT)? == OWNER_MARK {
             let mut bytes = [0; OWNER_BYTES];
             kept.file.read_exact_at(&mut bytes, OWNER_AT)?;
-            let number = |at: usize| u64::from_le_bytes(array_at(&bytes, at));
-            let of = KeptFor { volume_id: array_at(&bytes, 8), generation: number(24) };
-            kept.owner = Some(Owner { of, begun: number(32) });
+            kept.owner = Some(Owner::read(&bytes));
         }
         Ok(kept)
     }
@@ -136,7 +116,7 @@ impl KeptFile {
     pub(crate) fn set_owner(&mut self, owner: Owner) -> io::Result<()> {
         // Entries of an older program may begin before the place of the fields.
         if self.start >= HEAD_BYTES {
-            self.file.write_all_at(&bytes_of(&owner), OWNER_AT)?;
+            self.file.write_all_at(&owner.bytes(), OWNER_AT)?;
         }
         self.owner = Some(owner);
         Ok(())
@@ -159,7 +139,7 @@ impl KeptFile {
         }
         let mut head = FILE_MARK.to_le_bytes().to_vec();
         head.extend_from_slice(&HEAD_BYTES.to_le_bytes());
-        head.extend(self.owner.iter().flat_map(bytes_of));
+        head.extend(self.owner.iter().flat_map(Owner::bytes));
         self.file.write_all_at(&head, 0)?;
         self.before += self.end.saturating_sub(HEAD_BYTES);
         (self.start, self.end) = (HEAD_BYTES, HEAD_BYTES);
@@ -320,19 +300,6 @@ impl Head {
     }
 }
 
-fn array_at<const N: usize>(bytes: &[u8; OWNER_BYTES], at: usize) -> [u8; N] {
-    std::array::from_fn(|index| bytes[at + index])
-}
-
-fn bytes_of(owner: &Owner) -> [u8; OWNER_BYTES] {
-    let mut bytes = [0; OWNER_BYTES];
-    bytes[0..8].copy_from_slice(&OWNER_MARK.to_le_bytes());
-    bytes[8..24].copy_from_slice(&owner.of.volume_id);
-    bytes[24..32].copy_from_slice(&owner.of.generation.to_le_bytes());
-    bytes[32..40].copy_from_slice(&owner.begun.to_le_bytes());
-    bytes
-}
-
 fn head_of(kind: u32, offset: u64, len: u64) -> [u8; ENTRY_BYTES as usize] {
     let mut head = [0; ENTRY_BYTES as usize];
     head[0..4].copy_from_slice(&ENTRY_MARK.to_le_bytes());
@@ -364,6 +331,7 @@ fn write_whole(file: &mut File, head: &[u8], data: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeptFor;
 
     fn scratch(name: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("nearhead-{name}-{}", std::process::id()));

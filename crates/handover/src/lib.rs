@@ -20,19 +20,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod kept_file;
+mod owner;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use kept_file::KeptFor;
+pub use owner::KeptFor;
 pub use summary::{KeptWrites, begin_opening, kept_writes};
 
-use kept_file::{Cut, KeptFile, Owner};
+use kept_file::{Cut, KeptFile};
 use nearhead_disk::Nanos;
 use nearhead_service::{
     ErrorKind, Extent, Operation, Reply, Request, RequestError, RequestId, Service, ServiceInfo,
     Wake,
 };
+use owner::Owner;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::Path;

@@ -2,7 +2,8 @@
 //!
 //! It must never change the file but for the count of openings ([`begin_opening`]).
 
-use crate::kept_file::{KeptFile, KeptFor, Owner};
+use crate::kept_file::KeptFile;
+use crate::owner::{KeptFor, Owner};
 use std::io;
 use std::path::Path;
 

@@ -3,6 +3,8 @@
 //! It only carries messages between them, in both directions, until nobody has anything left to do at the present
 //! time.
 
+mod waiting;
+
 use crate::blanks::{self, Loaded};
 use crate::data_devices;
 use crate::grow::{self, GrowError, Growth};
@@ -265,31 +267,7 @@ impl<D: Disk> Volume<D> {
         grow::growth((&self.superblock, &preset), device_bytes, map_slot_bytes, device)
     }
 
-    /// Waits in real time until recovery is done; an error says why it could not be.
-    pub fn wait_until_open(&mut self, start: Instant) -> Result<(), OpenError> {
-        self.wait_until_open_and_tell(start, |_| {})
-    }
-
-    /// The same; `tell` is called whenever recovery goes on, with what gives its state.
-    pub fn wait_until_open_and_tell(
-        &mut self,
-        start: Instant,
-        mut tell: impl FnMut(&dyn Fn() -> Status),
-    ) -> Result<(), OpenError> {
-        while !self.engine.is_open() {
-            let now = self.lanes.in_real_time(start).now();
-            self.drive(now);
-            self.tell_events();
-            tell(&|| self.engine.status());
-            if !self.engine.is_open() {
-                let latest = self.engine.next_wake();
-                self.lanes.in_real_time(start).wait_until(latest)?;
-            }
-        }
-        self.check_open()
-    }
-
-    /// The same in virtual time from `now` on; says what time it is afterwards.
+    /// Waits in virtual time from `now` on until recovery is done; says what time it is afterwards.
     pub fn run_until_open(&mut self, mut now: Nanos) -> Result<Nanos, OpenError> {
         loop {
             self.drive(now);

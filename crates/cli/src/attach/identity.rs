@@ -116,7 +116,6 @@ impl Identity {
             Some(text) => args.completed_by(ServeArgs::from_text(text)?),
             None => args.clone(),
         };
-        settings.config = None;
         settings.target = Some(self.target.clone());
         settings.create_if_missing = false;
         (settings.preset, settings.size) = (None, None);

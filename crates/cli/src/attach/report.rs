@@ -71,28 +71,3 @@ pub fn status(what: &str, as_json: bool) -> Option<Result<(), String>> {
     report.lines().iter().for_each(|(name, value)| say(&format!("{name:<12}{value}")));
     Some(Ok(()))
 }
-
-impl AttachedReport {
-    /// Lines for people.
-    pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let process = |number: Option<u32>| {
-            number.map_or_else(|| "none".to_owned(), |number| format!("process {number}"))
-        };
-        let user = self.user.as_deref().unwrap_or("nothing");
-        let mut lines = vec![(
-            "attached",
-            format!(
-                "as {}, used by {user}; supervisor: {}, worker: {}",
-                self.name,
-                process(self.supervisor),
-                process(self.worker)
-            ),
-        )];
-        if let Some(trouble) = &self.trouble {
-            lines.push(("waiting", format!("no worker serves it, requests wait: {trouble}")));
-        }
-        lines.extend(self.kept.iter().map(|kept| ("kept", kept.clone())));
-        lines.extend(self.advice.iter().map(|advice| ("advice", advice.clone())));
-        lines
-    }
-}

@@ -14,6 +14,7 @@ use nearhead_nbd::Context;
 use nearhead_service::{Operation, Service};
 use serde::Serialize;
 use std::cell::{Cell, OnceCell};
+use std::path::{Path, PathBuf};
 
 /// What the commands share with the tick.
 #[derive(Default)]
@@ -22,11 +23,13 @@ pub struct Desk {
     disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
     attached_as: OnceCell<String>,
+    /// The volume file.
+    config: OnceCell<PathBuf>,
     /// Checkpoints and drains that were cancelled.
     cancels: Cell<u64>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, cancel, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
+const COMMANDS: &str = "status, checkpoint, drain, cancel, config, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
 
 impl Desk {
     /// What is served, and where.
@@ -44,6 +47,11 @@ impl Desk {
         let _ = self.attached_as.set(device);
     }
 
+    /// The volume file that the settings come from.
+    pub fn set_config(&self, path: &Path) {
+        let _ = self.config.set(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+
     /// Whether a stop was asked for since the last call.
     pub fn take_stop(&self) -> bool {
         self.stop.replace(false)
@@ -58,6 +66,7 @@ impl Desk {
             ["snapshot"] => snapshot(context),
             ["checkpoint"] => checkpoint(context, false),
             ["drain"] => checkpoint(context, true),
+            ["config"] => Answer::Ok(self.config.get()).line(),
             ["cancel"] => self.cancel(context),
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
@@ -78,6 +87,7 @@ impl Desk {
             return refusal;
         }
         self.cancels.set(self.cancels.get() + 1);
+        context.service.volume_mut().cancel_checkpoint(context.now);
         Answer::Ok("cancelled").line()
     }
 

@@ -14,6 +14,7 @@ mod growing;
 mod live_settings;
 mod memory;
 pub(crate) mod priority;
+mod progress;
 mod rest_command;
 mod served;
 mod shown;
@@ -46,6 +47,7 @@ use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, Shutdow
 use nearhead_output::{fail, inform, note, say_json_line, tell, warn};
 use nearhead_service::Service;
 use nearhead_volume::{ReopeningVolume, Volume};
+use progress::{Progress, Told};
 use rest_command::RestCommands;
 use serde::Serialize;
 use std::cell::{OnceCell, RefCell};
@@ -103,6 +105,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     }
     let desk = Rc::new(Desk::default());
     desk.set_disk_notes(target.notes.clone());
+    args.config.iter().for_each(|path| desk.set_config(path));
     if let Showing::HandedOver { place, .. } = &showing {
         desk.set_attached(place.clone());
     }
@@ -240,52 +243,6 @@ fn open_volume(
         served.go_on_with(path, Nanos(start.elapsed().as_nanos() as u64));
     }
     Ok(served)
-}
-
-/// Lines for a supervisor, which show that this process gets on towards readiness.
-struct Progress {
-    is_told: bool,
-}
-
-/// Reads of a recovery that were reported so far.
-#[derive(Default)]
-struct Told {
-    at: Option<std::time::Instant>,
-    read_bytes: u64,
-}
-
-/// Interval between two reports of a recovery: far below any limit for progress.
-const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
-
-/// A line about getting on.
-#[derive(Debug, Serialize)]
-struct GettingOn {
-    event: &'static str,
-    doing: &'static str,
-    read_bytes: u64,
-}
-
-impl Progress {
-    fn tell(&self, doing: &'static str, read_bytes: u64) {
-        if self.is_told {
-            let _ = say_json_line(&GettingOn { event: "progress", doing, read_bytes });
-        }
-    }
-}
-
-impl Told {
-    /// Reports what a recovery read, if that has grown.
-    fn tell(&mut self, progress: &Progress, status: impl Fn() -> nearhead_engine::Status) {
-        if self.at.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) {
-            return;
-        }
-        self.at = Some(std::time::Instant::now());
-        let read_bytes = status().recovery_read_bytes;
-        if read_bytes > self.read_bytes {
-            self.read_bytes = read_bytes;
-            progress.tell("recovering", read_bytes);
-        }
-    }
 }
 
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
