@@ -6,7 +6,7 @@
 
 use super::backend::{self, Backend};
 use super::place::{Facts, Place};
-use super::resume::Resumed;
+use super::resume;
 use crate::checkpoint::{self, CheckpointArgs};
 use crate::control::Client;
 use crate::report::StatusReport;
@@ -17,6 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -65,8 +67,7 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
     if args.unmount && backend.is_there(&place, &facts) {
         unmount(&facts.device)?;
     }
-    let resumed = Resumed::at(&place);
-    let can_finish = resumed.as_ref().is_some_and(|resumed| resumed.worker.is_some());
+    let can_finish = resume::living_worker(&facts).is_some() || facts.worker.is_none();
     if args.force {
         note(&format!("detach {}: by force", place.name));
         backend.give_up(&place, Some(&facts.device))?;
@@ -87,9 +88,10 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
     wait_until_left(&place, &facts)?;
     // A supervisor takes everything away before it leaves.
     if place.facts().is_ok() && !place.is_held() {
-        if let Some(worker) = resumed.and_then(|resumed| resumed.worker) {
-            // It served on alone until now.
-            wait_for_end(worker, &place, &facts);
+        // It served on alone until now. A supervisor that was just killed may have been there a moment ago.
+        match resume::living_worker(&facts) {
+            Some(worker) => wait_for_end(worker, &place, &facts),
+            None => facts.control.iter().for_each(|control| wait_for_close(control)),
         }
         let _ = backend.give_up(&place, Some(&facts.device));
         if !args.force {
@@ -158,6 +160,14 @@ fn wait_for_end(worker: Pid, place: &Place, facts: &Facts) {
     let every = Timespec::try_from(TELL_EVERY).ok();
     while !poll(&mut [PollFd::new(&handle, PollFlags::IN)], every.as_ref()).is_ok_and(|n| n > 0) {
         tell_waiting(place, facts, begun);
+    }
+}
+
+/// Waits until no process answers commands any more: the worker of an older program is known by that alone.
+fn wait_for_close(control: &Path) {
+    if let Ok(mut stream) = UnixStream::connect(control) {
+        // It says nothing unasked, and closes when it ends.
+        let _ = stream.read(&mut [0]);
     }
 }
 

@@ -31,8 +31,7 @@ impl Resumed {
         }
         let facts = place.facts().ok()?;
         let identity = Identity::read(&place.identity()).ok()?;
-        let worker = facts.worker.filter(|worker| is_worker(*worker));
-        let worker = worker.and_then(|worker| Pid::from_raw(worker.cast_signed()));
+        let worker = living_worker(&facts);
         Some(Self { facts, identity, worker, has_device: true })
     }
 
@@ -70,6 +69,12 @@ fn standard_input_of(worker: Pid, place: &Place) -> Result<OwnedFd, String> {
             worker.as_raw_nonzero()
         )
     })
+}
+
+/// The worker, if it lives.
+pub(super) fn living_worker(facts: &Facts) -> Option<Pid> {
+    let worker = facts.worker.filter(|worker| is_worker(*worker))?;
+    Pid::from_raw(worker.cast_signed())
 }
 
 /// Whether the process with this number is a worker, and not another process that has the number by now.

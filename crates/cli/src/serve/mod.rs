@@ -15,6 +15,7 @@ mod live_settings;
 mod memory;
 pub(crate) mod priority;
 mod progress;
+mod ready;
 mod rest_command;
 mod served;
 mod shown;
@@ -60,23 +61,6 @@ const TICK: Nanos = Nanos::from_millis(250);
 const SHUTDOWN_MAX_DEFAULT: Nanos = Nanos::from_secs(30);
 
 type Builder<'a> = ServerBuilder<'a, Served>;
-
-/// The line that says that clients are welcome.
-#[derive(Debug, Serialize)]
-struct Ready<'a> {
-    event: &'static str,
-    target: &'a str,
-    size_bytes: u64,
-    uris: &'a [String],
-    control: Option<&'a Path>,
-    read_only: bool,
-    rotational: bool,
-    fast_zero: bool,
-    recovery_records: u64,
-    recovery_read_bytes: u64,
-    volume_id: String,
-    pid: u32,
-}
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
@@ -129,7 +113,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(args, &name, &volume, &uris, control.as_deref())?;
+    ready::announce(args, &name, &volume, &uris, control.as_deref())?;
     ServiceManager::find().ready();
     let report =
         server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
@@ -397,48 +381,6 @@ fn finish<'a>(
         })
         .build()
         .map_err(|error| format!("serve: {error}"))
-}
-
-fn announce(
-    args: &ServeArgs,
-    name: &str,
-    served: &Served,
-    uris: &[String],
-    control: Option<&Path>,
-) -> Result<(), String> {
-    let status = served.volume().status();
-    let info = served.info();
-    if args.json {
-        return say_json_line(&Ready {
-            event: "serving",
-            target: name,
-            size_bytes: info.size_bytes,
-            uris,
-            control,
-            read_only: info.read_only,
-            rotational: info.rotational,
-            fast_zero: info.fast_zero,
-            recovery_records: status.recovery_records,
-            recovery_read_bytes: status.recovery_read_bytes,
-            volume_id: nearhead_output::hex(&served.volume().superblock().volume_id),
-            pid: std::process::id(),
-        });
-    }
-    let recovered = if status.recovery_records > 0 {
-        format!(
-            "; recovered {} records from {} logs",
-            status.recovery_records, status.recovery_logs
-        )
-    } else {
-        String::new()
-    };
-    tell(&format!(
-        "serving {name} ({}{}) on {}{recovered}",
-        ByteSize(info.size_bytes),
-        if info.read_only { ", read-only" } else { "" },
-        uris.join(" and "),
-    ));
-    Ok(())
 }
 
 /// Printed after an orderly stop, for programs.
