@@ -3,6 +3,7 @@
 //! A drain takes durability-only ranges too and says when it is safe to stop. Both work through the
 //! daemon that serves the volume, or on the volume itself; both show how far they are.
 
+use crate::attach;
 use crate::control::Client;
 use crate::offline;
 use crate::report::{State, StatusReport};
@@ -20,7 +21,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long it may take unless told otherwise.
 const WAIT_MAX_DEFAULT: Nanos = Nanos::from_secs(3600);
 
-/// What `nearhead checkpoint` and `nearhead drain` are told.
+/// Arguments of `nearhead checkpoint` and `nearhead drain`.
 #[derive(clap::Args, Debug)]
 pub struct CheckpointArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
@@ -34,6 +35,9 @@ pub struct CheckpointArgs {
     /// Stop the daemon afterwards
     #[arg(long)]
     pub stop: bool,
+    /// End one that is under way; what was brought home stays there
+    #[arg(long, conflicts_with_all = ["stop", "timeout"])]
+    pub cancel: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -93,6 +97,9 @@ impl Progress {
 /// Runs `checkpoint`, or `drain` if `everything`.
 pub fn run(args: &CheckpointArgs, everything: bool) -> Result<(), String> {
     let what = if everything { "drain" } else { "checkpoint" };
+    if args.cancel {
+        return cancel(args, what);
+    }
     let report = match Client::find(&args.target, args.control.as_deref())? {
         Some(client) => through_daemon(args, client, what)?,
         None => at_rest(args, what, everything)?,
@@ -109,6 +116,34 @@ pub fn run(args: &CheckpointArgs, everything: bool) -> Result<(), String> {
             args.target, report.map_entries_left
         ));
     }
+    Ok(())
+}
+
+/// What was cancelled.
+#[derive(Debug, Serialize)]
+struct CancelReport<'a> {
+    target: &'a str,
+    cancelled: bool,
+}
+
+fn cancel(args: &CheckpointArgs, what: &str) -> Result<(), String> {
+    let target = &args.target;
+    let Some(mut client) = Client::find(target, args.control.as_deref())? else {
+        return Err(format!(
+            "{what} {target}: expected a volume that is served, found none: nothing is under way"
+        ));
+    };
+    let before: StatusReport = client.ask("status")?;
+    let _: String = client.ask("cancel")?;
+    let cancelled = before.state.checkpointing;
+    if args.json {
+        return say_json(&CancelReport { target, cancelled });
+    }
+    say(&if cancelled {
+        format!("{what} of {target} is cancelled: it ends after the pieces that it copies now")
+    } else {
+        format!("{what} of {target}: none was under way")
+    });
     Ok(())
 }
 
@@ -138,6 +173,11 @@ fn through_daemon(
     let wait_max = args.timeout.map_or(WAIT_MAX_DEFAULT, |Span(span)| span);
     let begun = Instant::now();
     let before: StatusReport = client.ask("status")?;
+    let cancels = |report: &StatusReport| report.served.as_ref().map_or(0, |it| it.cancels);
+    let target = &args.target;
+    attach::say_what_goes_on_at_ctrl_c(&format!(
+        "{what} {target}: interrupted; the daemon goes on with it, `nearhead {what} {target} --cancel` ends it"
+    ))?;
     let mut progress = Progress::new(what, before.state.map_entries);
     let mut last = before.clone();
     let mut home = false;
@@ -152,6 +192,12 @@ fn through_daemon(
             quiet = if report.state.checkpointing { 0 } else { quiet + 1 };
             quiet >= 2
         })?;
+        if cancels(&last) > cancels(&before) {
+            return Err(format!(
+                "{what} {target}: it was cancelled, {} pieces are left in the logs",
+                last.state.map_entries
+            ));
+        }
         // What was staged when a pass began is logged now, and for the next pass.
         let moved = last.counters.0.checkpointed_bytes > copied
             || last.state.map_entries != entries

@@ -1,6 +1,7 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
+mod attached;
 mod cache;
 mod cleaning;
 mod devices;
@@ -13,6 +14,7 @@ mod map;
 mod rates;
 mod serving;
 
+pub use attached::AttachedReport;
 pub use cache::ReadCacheReport;
 pub use cleaning::PassReport;
 pub use devices::{DeviceReport, MirrorReport, RestCommandReport, SideReport};
@@ -25,9 +27,9 @@ pub use log_map::LogCell;
 pub use log_map::LogMap;
 pub use map::PagedMapReport;
 pub use rates::{Rates, Spread, bytes};
+pub use serving::Served;
 
-use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
-use crate::serve::Coordination;
+use crate::health::{DiskErrors, Health, threshold_in_words};
 use crate::units::ByteSize;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Damage, Stats};
@@ -196,41 +198,6 @@ pub struct Clients {
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
-}
-
-/// What only a running daemon can tell.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Served {
-    /// Its process.
-    pub pid: u32,
-    /// Time since it started, in seconds.
-    pub uptime_s: f64,
-    /// When that was, in seconds since 1970 UTC.
-    #[serde(default)]
-    pub started_unix_s: f64,
-    /// Where clients connect.
-    pub uris: Vec<String>,
-    /// Whether every write is refused.
-    pub read_only: bool,
-    /// Its clients.
-    pub clients: Clients,
-    /// What they asked for.
-    #[serde(default)]
-    pub requests: RequestCounts,
-    /// Their latencies.
-    pub latency: Latencies,
-    /// What people must know about the disk, if anything: a mirror that lost a member.
-    #[serde(default)]
-    pub disk_trouble: Option<String>,
-    /// Writes that the disk lost, for which the volume was opened again.
-    #[serde(default)]
-    pub losses: Losses,
-    /// What was found out about the disk when it was opened.
-    #[serde(default)]
-    pub disk_notes: Vec<String>,
-    /// How checkpoints take turns with those of replicas, if they do.
-    #[serde(default)]
-    pub coordination: Option<Coordination>,
 }
 
 /// Everything `nearhead status` says.

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
+#[path = "attach/identity.rs"]
+mod identity;
 
 use common::attached::{Attached, BLOCK, block_of, can_attach};
 use common::{Scratch, run, run_fails, run_ok, tool, tool_ok, tools};
@@ -298,7 +300,7 @@ fn in_the_foreground_it_tells_the_service_manager_and_a_signal_detaches_it_unles
     let signal = |child: &Child| kill_process(Pid::from_child(child), Signal::TERM).unwrap();
     let user = attached.open();
     signal(&child);
-    while !std::fs::read_to_string(&stderr).unwrap().contains("expected that nobody uses") {
+    while !std::fs::read_to_string(&stderr).unwrap().contains("expected that nothing uses") {
         assert!(child.try_wait().unwrap().is_none(), "it ended under its user");
         std::thread::yield_now();
     }

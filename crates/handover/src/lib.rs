@@ -1,30 +1,41 @@
-//! What a process that is killed would take with it, kept where its successor finds it.
+//! Answered writes that a killed process would take with it, kept where its successor finds them.
 //!
-//! A disk with a write cache answers a write before it is durable, and loses it when the power goes: then everybody who relied on it is
-//! gone as well. A process that serves a disk is killed while they live. So [`Kept`] puts each write that is answered and not flushed into a
-//! file in memory first, and whoever serves the volume next carries them out again before anything else. What it keeps true:
+//! A disk with a write cache answers a write before it is durable, and loses it when the power goes: then every client that relied on it is
+//! gone as well. A process that serves a disk is killed while its clients live. So [`Kept`] puts each write into a file in memory before the
+//! service gets it, and the process that serves the volume next carries out again what was not flushed. What it keeps true:
 //!
-//! - **nothing that was answered is lost by the end of the process**, however it ends: an answer to a write is given once the file has it,
-//!   or once a flush covers it;
-//! - entries are in the order of their answers and forgotten from the front: so no older write is carried out again over a newer one
-//!   that is not, also not one that was durable at once;
+//! - **no answered write is lost by the end of the process**, however it ends: the file has each write before it is answered, until a flush
+//!   covers it;
+//! - entries are in the order of their submission, which is the order in which the service applies writes that overlap. They are forgotten
+//!   from the front, up to the oldest request that was not answered when the flush began. So no older write is carried out over a newer one;
+//! - a write that failed counts for nothing; one that was not answered may be carried out, as its client asks for it again;
 //! - a flush is answered once the file has forgotten what it covered. It is asked again if the process is killed in between;
-//! - the file is bounded: past [`FLUSH_BYTES`] a flush is begun here, past [`KEPT_BYTES_MAX`], or where the file cannot take more, answers
-//!   wait for one;
-//! - if what was kept cannot be carried out again, it counts as a loss ([`Service::losses`]), which fails the next flush of each client.
+//! - the file is bounded: past [`FLUSH_BYTES`] a flush is begun here; past [`KEPT_BYTES_MAX`], or where the file cannot take more, changes
+//!   wait for one before the service gets them;
+//! - **entries are never carried out on another volume**, nor on theirs if anything else opened it since ([`KeptFor`]);
+//! - if entries cannot be carried out, that counts as a loss ([`Service::losses`]), which fails the next flush of each client.
 //!
-//! The machine's own end is none of its business. It must never be used where two processes may have the service at once.
+//! The end of the machine is out of scope. It must never be used where two processes may have the service at once.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod kept_file;
+mod owner;
+mod summary;
 #[cfg(test)]
 mod tests;
 
+pub use owner::KeptFor;
+pub use summary::{KeptWrites, begin_opening, kept_writes, refuse_another_volume};
+
 use kept_file::{Cut, KeptFile};
-use nearhead_disk::{Nanos, Payload};
-use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
-use std::collections::{HashMap, VecDeque};
+use nearhead_disk::Nanos;
+use nearhead_service::{
+    ErrorKind, Extent, Operation, Reply, Request, RequestError, RequestId, Service, ServiceInfo,
+    Wake,
+};
+use owner::Owner;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 
@@ -37,11 +48,11 @@ pub const FLUSH_BYTES: u64 = 32 << 20;
 /// So many at most, but for what was answered at the same moment.
 pub const KEPT_BYTES_MAX: u64 = 96 << 20;
 
-/// What a request changes, until it is answered.
-#[derive(Debug)]
-enum Changes {
-    Bytes(Vec<(u64, Payload)>),
-    Zeros(u64, u64),
+/// A request under way that the file knows of.
+#[derive(Clone, Copy, Debug)]
+enum UnderWay {
+    /// A change: its first entry, and how many it has.
+    Change(Cut, usize),
     /// A flush that covers what the file has before this place.
     Flush(Cut),
 }
@@ -59,22 +70,18 @@ struct Again {
 #[derive(Debug)]
 struct Keeping {
     file: KeptFile,
-    changes: HashMap<u64, Changes>,
+    under_way: HashMap<u64, UnderWay>,
+    /// First entries of changes that are not answered.
+    unanswered: BTreeSet<Cut>,
     again: Option<Again>,
-    /// Requests that came meanwhile. Fronts bound them.
+    /// Requests that came while entries were carried out again. Fronts bound them.
     held: VecDeque<Request>,
+    /// Changes for which the file has no room yet, in the order of their submission. Fronts bound them.
+    waiting: VecDeque<Request>,
     /// A flush of our own that is under way: what it covers.
-    flush: Option<Flush>,
-    /// The last one failed: no other is begun but for answers that wait.
+    flush: Option<Cut>,
+    /// The last one failed: no other is begun but for changes that wait.
     is_failing: bool,
-    /// Answers that wait for the next one.
-    unkept: Vec<Reply>,
-}
-
-#[derive(Debug)]
-struct Flush {
-    cut: Cut,
-    answers: Vec<Reply>,
 }
 
 /// A service whose answers outlive the process.
@@ -95,13 +102,16 @@ impl<S: Service> Kept<S> {
         Self { service, keeping: None, replies, losses, told, is_stopping }
     }
 
-    /// Keeps what is answered in the file at `path`, and carries out first what is kept there already.
+    /// Keeps changes in the file at `path` for the volume `of`, which is open, and carries out first what is kept there already.
+    ///
+    /// With `may_raise` the first change of this opening is still to come, and raises the generation.
     ///
     /// # Errors
-    /// The file cannot be made or written. One that cannot be read is a loss, and begun anew.
-    pub fn in_file(service: S, path: &Path) -> io::Result<Self> {
+    /// The file cannot be made or written, or its entries are kept for another volume, or for this one before something else changed it: then
+    /// it stays as it is. One that cannot be read is a loss, and begun again.
+    pub fn in_file(service: S, path: &Path, of: KeptFor, may_raise: bool) -> io::Result<Self> {
         let mut kept = Self::nothing(service);
-        let file = match KeptFile::open(path) {
+        let mut file = match KeptFile::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 kept.lose(&format!("{}: {error}", path.display()));
@@ -111,17 +121,35 @@ impl<S: Service> Kept<S> {
             Err(error) => return Err(error),
         };
         let is_empty = file.len_bytes() == 0;
+        if let Some(owner) = file.owner().filter(|_| !is_empty) {
+            summary::refuse_another(&owner, &of)
+                .map_err(|why| io::Error::other(summary::refused(&file, &why)))?;
+        }
+        file.set_owner(Owner { of, begun: u64::from(may_raise) })?;
         let again = (!is_empty).then(|| Again { at: file.start(), entries: 0, is_flushing: false });
         kept.keeping = Some(Keeping {
             file,
-            changes: HashMap::new(),
+            under_way: HashMap::new(),
+            unanswered: BTreeSet::new(),
             again,
             held: VecDeque::new(),
+            waiting: VecDeque::new(),
             flush: None,
             is_failing: false,
-            unkept: Vec::new(),
         });
         Ok(kept)
+    }
+
+    /// Notes that the generation of the volume is `generation` now: this process changed the volume.
+    /// With `may_raise` the next change raises it.
+    pub fn set_generation(&mut self, generation: u64, may_raise: bool) {
+        let Some(keeping) = self.keeping.as_mut().filter(|_| !self.is_stopping) else { return };
+        let Some(before) = keeping.file.owner() else { return };
+        let now = Owner { of: KeptFor { generation, ..before.of }, begun: u64::from(may_raise) };
+        if now != before {
+            // If this fails, a successor refuses the entries and says so.
+            let _ = keeping.file.set_owner(now);
+        }
     }
 
     /// The service.
@@ -216,10 +244,13 @@ impl<S: Service> Kept<S> {
     }
 
     fn pass_on(&mut self, request: Request, now: Nanos) {
-        if let Some(keeping) = &mut self.keeping {
-            keeping.note(&request);
+        let request = match &mut self.keeping {
+            Some(keeping) => keeping.keep(request),
+            None => Some(request),
+        };
+        if let Some(request) = request {
+            self.service.submit(request, now);
         }
-        self.service.submit(request, now);
     }
 
     /// Takes what the service answered; whether there is something new for it.
@@ -235,78 +266,137 @@ impl<S: Service> Kept<S> {
                     self.carried_out(&reply, now);
                     is_new = true;
                 }
-                FLUSH => keeping.flushed(&reply, &mut self.replies),
-                _ => keeping.answered(reply, &mut self.replies),
+                FLUSH => {
+                    let waiting = keeping.flushed(&reply, &mut self.replies);
+                    is_new |= !waiting.is_empty();
+                    waiting.into_iter().for_each(|request| self.pass_on(request, now));
+                }
+                _ => self.replies.extend(keeping.answered(reply)),
             }
         }
-        let wants = self.keeping.as_ref().is_some_and(Keeping::wants_flush);
-        if let Some(keeping) = self.keeping.as_mut().filter(|_| wants) {
-            let (cut, answers) = (keeping.file.cut(), std::mem::take(&mut keeping.unkept));
-            keeping.flush = Some(Flush { cut, answers });
-            self.service.submit(Request { id: FLUSH, operation: Operation::Flush }, now);
-        }
-        is_new || wants
+        let Some(keeping) = self.keeping.as_mut().filter(|keeping| keeping.wants_flush()) else {
+            return is_new;
+        };
+        keeping.flush = Some(keeping.covered());
+        self.service.submit(Request { id: FLUSH, operation: Operation::Flush }, now);
+        true
     }
 }
 
 impl Keeping {
-    fn note(&mut self, request: &Request) {
-        let changes = match &request.operation {
+    /// Keeps a change, and gives back what the service gets now; nothing if the change has to wait for room.
+    fn keep(&mut self, request: Request) -> Option<Request> {
+        if matches!(request.operation, Operation::Flush) {
+            let _ = self.under_way.insert(request.id.0, UnderWay::Flush(self.covered()));
+            return Some(request);
+        }
+        if matches!(request.operation, Operation::Read { .. } | Operation::Hint { .. }) {
+            return Some(request);
+        }
+        let from = self.file.cut();
+        let is_full = self.file.len_bytes() > KEPT_BYTES_MAX || !self.waiting.is_empty();
+        let entries = if is_full { None } else { self.append(&request.operation) };
+        let Some(entries) = entries else {
+            if self.file.len_bytes() == 0 && self.waiting.is_empty() {
+                // No flush makes room: the change is durable when it is answered instead.
+                return Some(made_durable(request));
+            }
+            self.waiting.push_back(request);
+            return None;
+        };
+        self.under_way.insert(request.id.0, UnderWay::Change(from, entries));
+        self.unanswered.insert(from);
+        Some(request)
+    }
+
+    /// Appends a change: how many entries that made; none if the file cannot take it.
+    fn append(&mut self, operation: &Operation) -> Option<usize> {
+        let from = self.file.cut();
+        let file = &mut self.file;
+        let (entries, kept) = match operation {
             Operation::Write { offset, data, .. }
-            | Operation::WriteInPlace { offset, data, .. } => {
-                Changes::Bytes(vec![(*offset, data.clone())])
+            | Operation::WriteInPlace { offset, data, .. } => (1, file.keep_write(*offset, data)),
+            Operation::WriteAtomic { extents, .. } => {
+                let all = extents.iter().try_for_each(|(at, data)| file.keep_write(*at, data));
+                (extents.len(), all)
             }
-            Operation::WriteAtomic { extents, .. } => Changes::Bytes(extents.clone()),
-            Operation::WriteZeroes { offset, len, .. } => Changes::Zeros(*offset, *len),
-            Operation::Flush => Changes::Flush(self.file.cut()),
-            // Who trims does not rely on what is read then, and a hint changes nothing.
-            Operation::Read { .. } | Operation::Trim { .. } | Operation::Hint { .. } => return,
+            Operation::WriteZeroes { offset, len, .. } => (1, file.keep_zeros(*offset, *len)),
+            Operation::Trim { offset, len, .. } => (1, file.keep_trim(*offset, *len)),
+            Operation::Read { .. } | Operation::Hint { .. } | Operation::Flush => (0, Ok(())),
         };
-        self.changes.insert(request.id.0, changes);
+        if kept.is_err() {
+            let _ = file.take_back(from);
+            return None;
+        }
+        Some(entries)
     }
 
-    /// Whether a flush of our own is due.
+    /// What a flush covers that begins now: entries before the oldest change without an answer.
+    fn covered(&self) -> Cut {
+        self.unanswered.first().copied().unwrap_or_else(|| self.file.cut())
+    }
+
+    /// Whether a flush of our own is due, and would let something be forgotten.
     fn wants_flush(&self) -> bool {
-        let is_long = self.file.len_bytes() > FLUSH_BYTES && !self.is_failing;
-        let is_due = !self.unkept.is_empty() || is_long;
-        self.again.is_none() && self.flush.is_none() && is_due
+        let bytes = self.file.bytes_before(self.covered());
+        let is_due = !self.waiting.is_empty() && bytes > 0;
+        let is_long = bytes > FLUSH_BYTES && !self.is_failing;
+        self.again.is_none() && self.flush.is_none() && (is_due || is_long)
     }
 
-    /// Keeps what was answered, and gives the answer.
-    fn answered(&mut self, reply: Reply, replies: &mut VecDeque<Reply>) {
-        let changes = self.changes.remove(&reply.id.0).filter(|_| reply.result.is_ok());
-        let is_kept = match changes {
-            None => Ok(()),
-            Some(Changes::Flush(cut)) => self.file.forget_before(cut),
-            // What is put aside is put aside whole and in order: behind it nothing can be kept that may lie over it.
-            _ if self.file.len_bytes() > KEPT_BYTES_MAX => Err(io::ErrorKind::StorageFull.into()),
-            Some(Changes::Zeros(offset, len)) => self.file.keep_zeros(offset, len),
-            Some(Changes::Bytes(parts)) => {
-                parts.iter().try_for_each(|(offset, data)| self.file.keep_write(*offset, data))
+    /// Takes an answer of the service, and gives the one for the client.
+    fn answered(&mut self, reply: Reply) -> Option<Reply> {
+        match self.under_way.remove(&reply.id.0) {
+            Some(UnderWay::Flush(cut)) if reply.result.is_ok() => {
+                if let Err(error) = self.file.forget_before(cut) {
+                    let problem = format!("what is kept for a successor: {error}");
+                    return Some(Reply {
+                        id: reply.id,
+                        result: Err(RequestError::new(ErrorKind::Io, problem)),
+                    });
+                }
             }
-        };
-        match is_kept {
-            Ok(()) => replies.push_back(reply),
-            Err(_) => self.unkept.push(reply),
+            Some(UnderWay::Change(from, entries)) => {
+                self.unanswered.remove(&from);
+                if reply.result.is_err() {
+                    // If this fails it is carried out again: the client must expect the old bytes and the new.
+                    let _ = self.file.cancel(from, entries);
+                }
+            }
+            _ => {}
         }
+        Some(reply)
     }
 
-    /// A flush of our own came back.
-    fn flushed(&mut self, reply: &Reply, replies: &mut VecDeque<Reply>) {
-        let Some(Flush { cut, answers }) = self.flush.take() else { return };
+    /// A flush of our own came back: changes that the service may get now.
+    fn flushed(&mut self, reply: &Reply, replies: &mut VecDeque<Reply>) -> VecDeque<Request> {
+        let Some(cut) = self.flush.take() else { return VecDeque::new() };
         self.is_failing = reply.result.is_err();
-        match &reply.result {
-            Ok(_) => {
-                // If this fails the old entries stay: they are carried out again for nothing.
-                let _ = self.file.forget_before(cut);
-                replies.extend(answers);
-            }
-            Err(error) => {
-                let failed = |answer: Reply| Reply { id: answer.id, result: Err(error.clone()) };
-                replies.extend(answers.into_iter().map(failed));
-            }
-        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let Err(error) = &reply.result else {
+            // If this fails the old entries stay: they are carried out again for nothing.
+            let _ = self.file.forget_before(cut);
+            return waiting;
+        };
+        let failed = |request: Request| Reply { id: request.id, result: Err(error.clone()) };
+        replies.extend(waiting.into_iter().map(failed));
+        VecDeque::new()
     }
+}
+
+/// The same change, answered once it is durable.
+fn made_durable(Request { id, mut operation }: Request) -> Request {
+    match &mut operation {
+        Operation::Write { fua, .. }
+        | Operation::WriteInPlace { fua, .. }
+        | Operation::WriteZeroes { fua, .. }
+        | Operation::Trim { fua, .. } => *fua = true,
+        Operation::WriteAtomic { .. }
+        | Operation::Read { .. }
+        | Operation::Hint { .. }
+        | Operation::Flush => {}
+    }
+    Request { id, operation }
 }
 
 impl<S: Service> Service for Kept<S> {
@@ -319,6 +409,7 @@ impl<S: Service> Service for Kept<S> {
             Some(keeping) if keeping.again.is_some() && !self.is_stopping => {
                 keeping.held.push_back(request);
             }
+            _ if self.is_stopping => self.service.submit(request, now),
             _ => self.pass_on(request, now),
         }
     }
@@ -356,11 +447,20 @@ impl<S: Service> Service for Kept<S> {
     }
 
     fn begin_shutdown(&mut self, now: Nanos) {
+        if let Some(keeping) = self.keeping.as_mut().filter(|_| !self.is_stopping)
+            && let Some(Owner { of, begun }) = keeping.file.owner()
+        {
+            // An orderly stop raises the generation before the entries are forgotten.
+            let _ = keeping.file.set_owner(Owner { of, begun: begun + 1 });
+        }
         self.service.begin_shutdown(now);
         self.is_stopping = true;
-        let held = self.keeping.as_mut().map(|keeping| std::mem::take(&mut keeping.held));
-        for request in held.into_iter().flatten() {
-            self.pass_on(request, now);
+        let Some(keeping) = &mut self.keeping else { return };
+        let (held, waiting) =
+            (std::mem::take(&mut keeping.held), std::mem::take(&mut keeping.waiting));
+        // The service refuses them.
+        for request in held.into_iter().chain(waiting) {
+            self.service.submit(request, now);
         }
     }
 

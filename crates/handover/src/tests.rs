@@ -1,7 +1,9 @@
 //! Lives of a process that is killed at any moment, over a disk that keeps of what was not flushed what it likes: whatever was answered is
 //! read afterwards. The service is a model of blocks in memory.
 
-use crate::{FLUSH_BYTES, KEPT_BYTES_MAX, Kept};
+use crate::{
+    FLUSH_BYTES, KEPT_BYTES_MAX, Kept, KeptFor, begin_opening, kept_writes, refuse_another_volume,
+};
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_service::{
@@ -13,9 +15,10 @@ use std::path::PathBuf;
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 16;
+const OURS: KeptFor = KeptFor { volume_id: [4; 16], generation: 0 };
 
 /// A disk that answers at the next drive, and loses what was not flushed as it likes.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Volatile {
     durable: BTreeMap<u64, u8>,
     cache: BTreeMap<u64, u8>,
@@ -24,6 +27,10 @@ struct Volatile {
     flushes: u64,
     is_failing: bool,
     is_stopping: bool,
+    /// Answers at different drives, in any order.
+    is_unordered: bool,
+    late: Vec<Reply>,
+    turn: u64,
 }
 
 impl Volatile {
@@ -99,7 +106,17 @@ impl Service for Volatile {
             } else {
                 Ok(self.carry_out(operation))
             };
-            self.replies.push_back(Reply { id, result });
+            self.turn += 1;
+            let is_late = self.is_unordered && id.0 < 1000 && !self.turn.is_multiple_of(3);
+            if is_late {
+                self.late.push(Reply { id, result });
+            } else {
+                self.replies.push_back(Reply { id, result });
+            }
+        }
+        self.turn += 1;
+        if self.turn.is_multiple_of(2) {
+            self.replies.extend(self.late.pop());
         }
     }
 
@@ -138,7 +155,7 @@ impl Scratch {
     }
 
     fn kept(&self, service: Volatile) -> Kept<Volatile> {
-        Kept::in_file(service, &self.0).unwrap()
+        Kept::in_file(service, &self.0, OURS, true).unwrap()
     }
 }
 
@@ -274,4 +291,75 @@ fn the_file_is_bounded_and_who_never_flushes_goes_on() {
     assert!(kept.service().flushes >= 4);
     kept.service.is_failing = true;
     assert!(ask(&mut kept, 0, Operation::Flush).unwrap().result.is_err(), "and it does not spin");
+}
+
+#[test]
+fn overlapping_writes_are_carried_out_in_order_of_submission() {
+    for seed in 0..100 {
+        let scratch = Scratch::new("kept-order");
+        let (mut random, mut expected) = (SplitMix::new(seed), BTreeMap::new());
+        let mut kept = scratch.kept(Volatile { is_unordered: true, ..Volatile::default() });
+        let mut answered = 0;
+        for id in 1..=30 {
+            let (block, value) = (random.next_u64() % 4, random.next_u64() as u8);
+            let blocks = 1 + random.next_u64() % 4;
+            let data = bytes(value, blocks as usize);
+            let operation = if random.next_u64().is_multiple_of(6) {
+                Operation::Flush
+            } else {
+                expected.extend((block..block + blocks).map(|block| (block, value)));
+                Operation::Write { offset: block * BLOCK as u64, data, fua: false }
+            };
+            kept.submit(Request { id: RequestId(id), operation }, Nanos::ZERO);
+            if random.next_u64().is_multiple_of(4) {
+                kept.drive(Nanos::ZERO);
+                answered += std::iter::from_fn(|| kept.poll_reply()).count();
+            }
+        }
+        // Those that were applied are answered in any order.
+        while answered < 30 {
+            kept.drive(Nanos::ZERO);
+            answered += std::iter::from_fn(|| kept.poll_reply()).count();
+        }
+        let mut after = scratch.kept(std::mem::take(&mut kept.service).killed(&mut random));
+        for (block, value) in expected {
+            assert_eq!(read(&mut after, block), value, "seed {seed}: block {block}");
+        }
+    }
+}
+
+#[test]
+fn kept_writes_reach_no_other_volume_and_no_other_generation() {
+    let scratch = Scratch::new("kept-other");
+    let of = |id: u8, generation: u64| KeptFor { volume_id: [id; 16], generation };
+    let open = |of: KeptFor| Kept::in_file(Volatile::default(), &scratch.0, of, true);
+    drop(open(of(1, 7)).unwrap());
+    drop(open(of(2, 3)).unwrap());
+    let mut first = open(of(1, 7)).unwrap();
+    first.set_generation(8, false);
+    assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    for other in [of(2, 8), of(1, 7), of(1, 9)] {
+        let problem = open(other).unwrap_err().to_string();
+        assert!(problem.contains("1 writes of 512 bytes") && problem.contains("1536"), "{problem}");
+        assert!(refuse_another_volume(&scratch.0, &other).unwrap_err().contains("1536"));
+    }
+    // Workers that were killed between their first change and this file.
+    refuse_another_volume(&scratch.0, &of(1, 8)).unwrap();
+    begin_opening(&scratch.0).unwrap();
+    begin_opening(&scratch.0).unwrap();
+    assert!(open(of(1, 11)).is_err());
+    let mut next = open(of(1, 10)).unwrap();
+    assert_eq!(kept_writes(&scratch.0).unwrap().unwrap().of, Some(of(1, 10)));
+    assert_eq!(read(&mut next, 3), 7);
+    assert_eq!(kept_writes(&scratch.0).unwrap(), None);
+}
+
+#[test]
+fn a_write_that_failed_is_not_carried_out_again() {
+    let scratch = Scratch::new("kept-failed");
+    let mut first = scratch.kept(Volatile { is_failing: true, ..Volatile::default() });
+    assert!(ask(&mut first, 1, write(3, 7, false)).unwrap().result.is_err());
+    drop(first);
+    assert_eq!(kept_writes(&scratch.0).unwrap(), None);
+    assert_eq!(read(&mut scratch.kept(Volatile::default()), 3), 0);
 }

@@ -7,7 +7,7 @@ mod failing;
 mod journal;
 
 pub use failing::{fail, tell_failures_as_json};
-pub use journal::{alarm, blame, inform, note, warn};
+pub use journal::{alarm, blame, inform, note, tell_times, warn, without_time};
 
 use serde::Serialize;
 use std::borrow::Cow;

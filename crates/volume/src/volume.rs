@@ -3,6 +3,8 @@
 //! It only carries messages between them, in both directions, until nobody has anything left to do at the present
 //! time.
 
+mod waiting;
+
 use crate::blanks::Loaded;
 use crate::data_devices;
 use crate::generations::{self, Cause, Generations, Raising};
@@ -210,21 +212,7 @@ impl<D: Disk> Volume<D> {
         grow::growth((&self.superblock, &preset), device_bytes, map_slot_bytes, device)
     }
 
-    /// Waits in real time until recovery is done; an error says why it could not be.
-    pub fn wait_until_open(&mut self, start: Instant) -> Result<(), OpenError> {
-        while !self.engine.is_open() {
-            let now = self.lanes.in_real_time(start).now();
-            self.drive(now);
-            self.tell_events();
-            if !self.engine.is_open() {
-                let latest = self.engine.next_wake();
-                self.lanes.in_real_time(start).wait_until(latest)?;
-            }
-        }
-        self.check_open()
-    }
-
-    /// The same in virtual time from `now` on; says what time it is afterwards.
+    /// Waits in virtual time from `now` on until recovery is done; says what time it is afterwards.
     pub fn run_until_open(&mut self, mut now: Nanos) -> Result<Nanos, OpenError> {
         loop {
             self.drive(now);
@@ -275,6 +263,11 @@ impl<D: Disk> Volume<D> {
     /// it. 0 of a volume whose devices were not read.
     pub fn generation(&self) -> u64 {
         self.raising.newest()
+    }
+
+    /// Whether the next change raises [`Volume::generation`].
+    pub fn may_raise_generation(&self) -> bool {
+        self.raising.may_raise()
     }
 
     /// The engine has ended: the devices are left in order, after their generations were raised if all of the volume is durable.

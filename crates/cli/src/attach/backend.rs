@@ -26,9 +26,11 @@ pub enum By {
 }
 
 /// What a worker tells of the volume that it serves, in the line of `serve --json`.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct VolumeFacts {
+    /// Its id, in hexadecimal digits.
+    pub(super) volume_id: String,
     /// Its size.
     pub(super) size_bytes: u64,
     /// Whether it lies on a mechanical disk.
@@ -38,7 +40,7 @@ pub(super) struct VolumeFacts {
 }
 
 /// How the block device is to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// Its smallest block, in bytes.
     pub(super) block_bytes: u32,
@@ -70,6 +72,14 @@ pub(super) trait Backend: Sync {
 
     /// Begins: there is nothing to be seen yet.
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String>;
+
+    /// Goes on with the device in `facts`, which a process before this one made. `workers` is the worker's standard input, if one lives.
+    fn adopt(
+        &self,
+        place: &Place,
+        facts: &Facts,
+        workers: Option<OwnedFd>,
+    ) -> Result<Box<dyn Device>, String>;
 
     /// Whether the block device is still the one that was made here: its number may be somebody else's by now.
     fn is_there(&self, place: &Place, facts: &Facts) -> bool;

@@ -1,4 +1,4 @@
-//! What a supervisor is asked over its socket: `upgrade PATH` or `resize BYTES`, one line, answered with one line of JSON once it is done.
+//! Commands for a supervisor over its socket: `upgrade PATH`, `upgrade-within MILLISECONDS PATH` or `resize BYTES`, one line, answered with one line of JSON once it is done.
 
 use super::place::Place;
 use super::supervisor::Event;
@@ -7,7 +7,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
+/// Longest time that a new program may take without getting on towards readiness: a disk that spins up takes less.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(60);
 /// Longest command, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 10;
 
@@ -36,12 +39,18 @@ fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()>
     BufReader::new((&mut stream).take(LINE_BYTES_MAX)).read_line(&mut line)?;
     let (sender, receiver) = channel();
     let event = match line.trim_end().split_once(' ') {
-        Some(("upgrade", path)) => Some(Event::Upgrade(PathBuf::from(path), sender)),
+        Some(("upgrade", path)) => Some(Event::Upgrade(PathBuf::from(path), UPGRADE_LIMIT, sender)),
+        Some(("upgrade-within", words)) => words.split_once(' ').and_then(|(limit, path)| {
+            let limit = Duration::from_millis(limit.parse().ok()?);
+            Some(Event::Upgrade(PathBuf::from(path), limit, sender))
+        }),
         Some(("resize", bytes)) => bytes.parse().ok().map(|bytes| Event::Resize(bytes, sender)),
         _ => None,
     };
     let said = match event {
-        None => Err(format!("expected upgrade PATH or resize BYTES, found {line:?}")),
+        None => Err(format!(
+            "expected upgrade PATH, upgrade-within MILLISECONDS PATH or resize BYTES, found {line:?}"
+        )),
         Some(event) => {
             let ended = || "it is being detached".to_owned();
             let sent = events.send(event);
@@ -55,9 +64,19 @@ fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()>
     writeln!(stream, "{}", answer.line())
 }
 
-/// Asks the supervisor of `place` to go on with the program at `path`; what it says.
-pub(super) fn ask_for_upgrade(place: &Place, path: &Path) -> Result<String, String> {
-    ask(place, "upgrade", &path.display())
+/// Asks the supervisor of `place` to go on with the program at `path`, which may take `limit` without getting on; what it says.
+pub(super) fn ask_for_upgrade(
+    place: &Place,
+    path: &Path,
+    limit: Option<Duration>,
+) -> Result<String, String> {
+    match limit {
+        // As a supervisor of an older program knows it.
+        None => ask(place, "upgrade", &path.display()),
+        Some(limit) => {
+            ask(place, &format!("upgrade-within {}", limit.as_millis()), &path.display())
+        }
+    }
 }
 
 /// Asks it to give the block device this size.

@@ -35,10 +35,24 @@ impl Backend for LoopDevice {
     }
 
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
-        // Of a process before this one that ended with everybody who used it.
-        let _ = std::fs::remove_file(place.kept());
         let joined = Connection::mount(&place.shown())?;
         Ok(Box::new(Shown { joined }))
+    }
+
+    fn adopt(
+        &self,
+        place: &Place,
+        facts: &Facts,
+        workers: Option<OwnedFd>,
+    ) -> Result<Box<dyn Device>, String> {
+        let Some(workers) = workers else {
+            return Err(format!(
+                "attach {}: expected a worker that has its connection to the kernel, found none: it ended with it",
+                place.name
+            ));
+        };
+        let connection = Connection::inherited(workers);
+        Ok(Box::new(Shown { joined: Joined { connection, can_resend: facts.outlives_a_kill } }))
     }
 
     fn is_there(&self, place: &Place, facts: &Facts) -> bool {

@@ -5,14 +5,18 @@
 //! one if it ends. `--foreground` makes the command itself supervise, for a service manager.
 
 mod backend;
+mod background;
 mod desk;
 mod detach;
+mod identity;
 mod log;
 mod loop_device;
 mod mounting;
 mod nbd_device;
 mod place;
+mod report;
 mod resize;
+mod resume;
 mod supervisor;
 mod ublk_device;
 mod udev;
@@ -20,21 +24,20 @@ mod upgrade;
 mod worker;
 mod worker_process;
 
+pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
 pub use place::link_of;
+pub use report::{report_of, status, with_user};
 pub use resize::{AttachedVolume, all_attached, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 
 use backend::{By, HandedOver};
 use clap::ValueEnum;
-use nearhead_output::{note, say};
 use nearhead_settings::ServeArgs;
 use place::Place;
+use resume::Resumed;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
 /// Which part of it a process has.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,25 +91,74 @@ pub struct AttachArgs {
     /// What a worker is given.
     #[arg(long, hide = true, value_enum, default_value = "file")]
     pub handed_over: HandedOver,
+    /// The identity that a worker is to open.
+    #[arg(long, hide = true)]
+    pub exactly: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn attach(args: &AttachArgs) -> Result<(), String> {
-    let settings = args.serve.merged_with_file()?;
-    if settings.file.is_some() {
-        return Err("attach: expected no --file, found one: attaching shows the volume by itself"
-            .to_owned());
+    if args.role == Some(Role::Worker) {
+        nearhead_output::tell_times();
+        return worker::run(args);
     }
+    let Plan { place, first, resumed } = Plan::of(args)?;
     match args.role {
-        Some(Role::Worker) => worker::run(args, settings),
-        Some(Role::Supervisor) => {
-            // Whoever started it, and his terminal, may go.
+        Some(_) => {
+            nearhead_output::tell_times();
+            // The process that started it, and its terminal, may go.
             let _ = rustix::process::setsid();
-            supervisor::run(args, &settings)
+            supervisor::run(args, &place, first, resumed)
         }
-        None if args.foreground => supervisor::run(args, &settings),
-        None => in_background(args, &settings),
+        None if args.foreground => supervisor::run(args, &place, first, resumed),
+        None => background::attach(args, &place),
     }
+}
+
+/// What is to be attached.
+struct Plan {
+    place: Place,
+    /// Settings of the first worker, and the text of its volume file.
+    first: Option<(ServeArgs, Option<String>)>,
+    /// An attached volume whose supervisor ended.
+    resumed: Option<Resumed>,
+}
+
+impl Plan {
+    fn of(args: &AttachArgs) -> Result<Self, String> {
+        if let Some(place) = named_by_itself(args) {
+            let resumed = Resumed::at(&place);
+            if resumed.is_none() {
+                // Says what has the name, if something has.
+                drop(place.lock()?);
+                return Err(format!(
+                    "attach {}: expected a volume or the name of an attached one, found neither",
+                    place.name
+                ));
+            }
+            return Ok(Self { place, first: None, resumed });
+        }
+        let config = args.serve.config.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        let settings = args.serve.merged_with_file()?;
+        if settings.file.is_some() {
+            return Err("attach: expected no --file, found one: attaching shows the volume itself"
+                .to_owned());
+        }
+        let place = Place::of(&settings, args.name.as_deref())?;
+        let resumed = Resumed::at(&place).filter(|resumed| resumed.is_there(&place));
+        let first = resumed.is_none().then_some((settings, config));
+        Ok(Self { place, first, resumed })
+    }
+}
+
+/// The place that the target names, if it is no volume but the name of something that was attached.
+fn named_by_itself(args: &AttachArgs) -> Option<Place> {
+    let target = args.serve.target.as_deref().filter(|_| args.serve.config.is_none())?;
+    if args.name.is_some() || Path::new(target).exists() {
+        return None;
+    }
+    let name = target.strip_prefix("/dev/nearhead/").unwrap_or(target);
+    Place::named(name).ok().filter(Place::is_there)
 }
 
 /// This command's arguments, for a process with another part in it.
@@ -117,62 +169,4 @@ fn arguments_for(role: &str) -> Vec<OsString> {
         own.drain(..2);
     }
     ["attach", "--role", role].into_iter().map(OsString::from).chain(own).collect()
-}
-
-/// Starts who supervises, and waits until there is a device.
-fn in_background(args: &AttachArgs, settings: &ServeArgs) -> Result<(), String> {
-    let place = Place::of(settings, args.name.as_deref())?;
-    // Found out here, while there is somebody to tell.
-    backend::chosen(args.by)?;
-    if let Some(folder) = &args.mount {
-        mounting::refuse_folder(folder)?;
-    }
-    let _ = place.take_word();
-    place.prepare()?;
-    drop(place.lock()?);
-    if nearhead_uring::is_mount_point(&place.shown()) {
-        return Err(format!(
-            "attach: expected that nothing is left of an earlier {0}, found its file still mounted; `nearhead detach {0} --force`",
-            place.name
-        ));
-    }
-    let failed = |error: std::io::Error| format!("attach: {}: {error}", place.log().display());
-    let mut log = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(place.log())
-        .map_err(failed)?;
-    let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(arguments_for("supervisor")).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.stderr(log.try_clone().map_err(failed)?).spawn().map_err(failed)?;
-    let mut line = String::new();
-    let is_there = child.stdout.take().is_some_and(
-        |stdout| matches!(BufReader::new(stdout).read_line(&mut line), Ok(len) if len > 0),
-    );
-    let mut told = String::new();
-    // It may have been cut meanwhile: all of it was said since.
-    let was_cut = log.metadata().is_ok_and(|found| found.len() < before);
-    let from = SeekFrom::Start(if was_cut { 0 } else { before });
-    let _ = log.seek(from).and_then(|_| log.read_to_string(&mut told));
-    // What it noted there has the program's name in front already.
-    let lines: Vec<&str> =
-        told.lines().map(|line| line.strip_prefix("nearhead: ").unwrap_or(line)).collect();
-    if !is_there {
-        let _ = child.wait();
-        // It is told here.
-        let _ = place.take_word();
-        return Err(lines.join("\n"));
-    }
-    lines.into_iter().for_each(note);
-    if args.serve.json {
-        say(line.trim_end());
-    } else {
-        say(&place.link().display().to_string());
-    }
-    match &args.mount {
-        Some(folder) => mounting::mount(&place, folder),
-        None => Ok(()),
-    }
 }

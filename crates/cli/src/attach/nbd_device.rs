@@ -49,10 +49,18 @@ impl Backend for NbdDevice {
     }
 
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
-        // Of a process before this one that ended with everybody who used it.
-        let _ = std::fs::remove_file(place.kept());
         let _ = std::fs::remove_file(place.ended());
         Ok(Box::new(Made { place: place.clone(), inner: Mutex::default() }))
+    }
+
+    fn adopt(
+        &self,
+        place: &Place,
+        facts: &Facts,
+        _: Option<OwnedFd>,
+    ) -> Result<Box<dyn Device>, String> {
+        let inner = Mutex::new(Inner { number: number_of(&facts.device), kernels: None });
+        Ok(Box::new(Made { place: place.clone(), inner }))
     }
 
     fn is_there(&self, place: &Place, facts: &Facts) -> bool {

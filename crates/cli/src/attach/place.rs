@@ -4,7 +4,9 @@
 //! /run/nearhead/attached/NAME/lock        held by the process that supervises, for as long as it lives
 //!                             facts.json  what others need to know to find, use and detach it
 //!                             file/       where the volume is shown as a file, if it is
-//!                             answered    what was answered and is not flushed yet (nearhead-handover)
+//!                             identity.json  what every worker after the first opens (`identity.rs`)
+//!                             settings    what `nearhead set` changed, for later workers
+//!                             answered    writes that were answered and are not flushed yet (nearhead-handover)
 //!                             ended       that the device was taken away, where the kernel does not say so at once
 //!                             socket      takes `upgrade`
 //!                             log         what it says, unless it runs in the foreground
@@ -14,8 +16,10 @@
 //! /run/nearhead/devices/DEVICE            -> NAME, for udev (`udev.rs`)
 //! ```
 //!
-//! All of it is gone after a restart of the machine. Nothing here looks into `file/`: whoever serves it may be looking here himself.
+//! All of it is gone after a restart of the machine. Writes in `answered` outlive everything else here: only a worker that carries them out
+//! and `detach --force` remove them. Nothing here looks into `file/`: whoever serves it may be looking here himself.
 
+use super::identity::Identity;
 use super::udev;
 use crate::target::backing_path;
 use nearhead_settings::ServeArgs;
@@ -52,6 +56,18 @@ pub(super) struct Facts {
     pub(super) by: String,
     /// The control socket of the daemon.
     pub(super) control: Option<PathBuf>,
+    /// Another worker can go on where one was killed.
+    #[serde(default)]
+    pub(super) outlives_a_kill: bool,
+    /// The process that supervises; none of an older program.
+    #[serde(default)]
+    pub(super) supervisor: Option<u32>,
+    /// The process that serves, or served last.
+    #[serde(default)]
+    pub(super) worker: Option<u32>,
+    /// Why no worker serves now, if none does.
+    #[serde(default)]
+    pub(super) trouble: Option<String>,
 }
 
 /// Who supervises it, for as long as this lives.
@@ -95,6 +111,11 @@ impl Place {
         Self::named(name)
     }
 
+    /// Whether anything is left of it, or is there.
+    pub(super) fn is_there(&self) -> bool {
+        self.folder.is_dir()
+    }
+
     /// All that are there.
     pub(super) fn all() -> Vec<Self> {
         let entries = std::fs::read_dir(DIRECTORY).into_iter().flatten().filter_map(Result::ok);
@@ -134,14 +155,17 @@ impl Place {
     /// Makes the folders.
     pub(super) fn prepare(&self) -> Result<(), String> {
         for folder in [&self.folder, &self.shown(), &PathBuf::from(LINKS)] {
-            std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(
-                |error| {
-                    format!(
+            match std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder) {
+                Ok(()) => {}
+                // Of a connection that has ended the kernel shows no folder.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(format!(
                         "attach: cannot make the folder {}: {error}; it takes root",
                         folder.display()
-                    )
-                },
-            )?;
+                    ));
+                }
+            }
         }
         Ok(())
     }
@@ -188,12 +212,20 @@ impl Place {
 
     /// Tells others.
     pub(super) fn note(&self, facts: &Facts) -> Result<(), String> {
-        let failed =
-            |error: &dyn std::fmt::Display| format!("{}: {error}", self.facts_path().display());
-        let text = serde_json::to_vec(facts).map_err(|error| failed(&error))?;
+        self.write(&self.facts_path(), facts)
+    }
+
+    /// Writes what later workers open.
+    pub(super) fn note_identity(&self, identity: &Identity) -> Result<(), String> {
+        self.write(&self.identity(), identity)
+    }
+
+    fn write(&self, path: &Path, what: &impl Serialize) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = serde_json::to_vec(what).map_err(|error| failed(&error))?;
         let new = self.folder.join("facts.new");
         std::fs::write(&new, text).map_err(|error| failed(&error))?;
-        std::fs::rename(&new, self.facts_path()).map_err(|error| failed(&error))
+        std::fs::rename(&new, path).map_err(|error| failed(&error))
     }
 
     /// What is known of it.
@@ -222,19 +254,45 @@ impl Place {
         }
     }
 
-    /// Takes everything away. What is mounted in it stays.
+    /// Takes everything away, but for writes that were answered and not flushed, and what is needed to find them. What is mounted in it
+    /// stays.
     pub(super) fn remove(&self) {
         if let Ok(facts) = self.facts() {
             udev::forget(&facts.device, &self.name);
         }
         let _ = std::fs::remove_file(self.link());
-        let (kept, ended, socket) = (self.kept(), self.ended(), self.socket());
-        for path in [self.facts_path(), kept, ended, socket, self.log(), self.log_before()] {
+        let mut paths = vec![self.ended(), self.socket(), self.log(), self.log_before()];
+        paths.extend([self.settings(), self.folder.join("facts.new")]);
+        if self.keeps_nothing() {
+            paths.extend([self.kept(), self.identity(), self.facts_path()]);
+        }
+        for path in paths {
             let _ = std::fs::remove_file(path);
         }
         let _ = std::fs::remove_dir(self.shown());
         let _ = std::fs::remove_file(self.lock_path());
         let _ = std::fs::remove_dir(&self.folder);
+    }
+
+    /// Whether no write is kept that was answered and not flushed. A file that cannot be read keeps something.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        nearhead_handover::kept_writes(&self.kept()).is_ok_and(|kept| kept.is_none())
+    }
+
+    /// The writes that are kept, in words; none if there are none.
+    pub(super) fn kept_in_words(&self) -> Option<String> {
+        let kept = self.kept();
+        let what = match nearhead_handover::kept_writes(&kept) {
+            Ok(None) => return None,
+            Ok(Some(writes)) => writes.in_words(),
+            Err(error) => format!("what was answered and not flushed ({error})"),
+        };
+        Some(format!("{what}, in {}", kept.display()))
+    }
+
+    /// Throws away the writes that are kept.
+    pub(super) fn throw_kept_away(&self) {
+        let _ = std::fs::remove_file(self.kept());
     }
 
     /// Leaves word of how it ended, for whoever waits for that.
@@ -271,6 +329,16 @@ impl Place {
     /// What was answered and is not flushed.
     pub(super) fn kept(&self) -> PathBuf {
         self.folder.join("answered")
+    }
+
+    /// What every worker after the first opens.
+    pub(super) fn identity(&self) -> PathBuf {
+        self.folder.join("identity.json")
+    }
+
+    /// What `nearhead set` changed.
+    pub(super) fn settings(&self) -> PathBuf {
+        self.folder.join("settings")
     }
 
     /// Whether the device was taken away, where the kernel does not say so at once.

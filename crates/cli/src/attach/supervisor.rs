@@ -1,37 +1,39 @@
 //! The process that supervises an attached volume: it has the connection to the kernel, and starts a worker whenever there is none.
 //!
-//! It serves nothing and touches neither the device nor the file: whatever waits for those waits for the worker, and must not keep this
-//! from starting one. What it keeps true:
+//! It serves nothing and touches neither the device nor the file: requests for those wait for the worker, and must not keep this process from
+//! starting one. What it keeps true:
 //!
-//! - the block device stays as long as this process or a worker lives, whatever becomes of workers: who uses it waits;
+//! - the block device stays as long as this process or a worker lives, whatever becomes of workers: its users wait;
 //! - one worker at a time: the next is started once the last has ended, with everything that it had open;
-//! - a worker runs the very program that supervises, also if another one lies at its path by now, until somebody asks for that
-//!   (`nearhead upgrade`);
-//! - a worker that ends before it is ready is started again after a pause that doubles, for as long as anybody wants the device;
-//! - when the device was taken away, the worker ends by itself, and this does after it; one that is killed then is followed by another,
-//!   since what it had answered is to be durable.
+//! - **every worker after the first opens exactly what the first one opened** ([`super::identity`]), and runs the same program, until another
+//!   one is asked for (`nearhead upgrade`);
+//! - a worker that ends before it is ready, or cannot be started, is followed by another after a pause that doubles, for as long as the device
+//!   is wanted. Only before there is a device does that end this process;
+//! - another program that does not get on towards readiness is ended, and the one before goes on;
+//! - when the device was taken away, the worker ends on its own, and this process after it; a worker that is killed then is followed by
+//!   another, since what it had answered is to be durable.
+
+mod workers;
 
 use super::AttachArgs;
 use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
-use super::log::{LOOK_EVERY, Watch};
+use super::identity::Identity;
+use super::log::Watch;
 use super::place::{Facts, Place};
+use super::resume::Resumed;
 use super::worker_process::{Binary, Said, Worker};
 use crate::control::{Links, directories};
 use nearhead_output::{note, say, say_json_line};
+use nearhead_settings::ServeArgs;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
-
-/// The first pause before a worker that failed at once is followed by another, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// So many workers may fail to end in order once the device was taken away.
-const ENDINGS_MAX: u32 = 3;
+use std::time::{Duration, Instant};
+use workers::{PAUSE_MIN, Upgrade};
 
 /// Where what came of it is told.
 type Answer = Sender<Result<String, String>>;
@@ -42,8 +44,8 @@ pub(super) enum Event {
     Worker(u64, Said),
     /// The block device was made, or not.
     Made(Result<PathBuf, String>),
-    /// Go on with another program, and tell how that went.
-    Upgrade(PathBuf, Answer),
+    /// Go on with another program, and tell how that went. It may take so long without getting on.
+    Upgrade(PathBuf, Duration, Answer),
     /// The volume has grown to so many bytes: give the device that size, and tell how that went.
     Resize(u64, Answer),
     /// A signal that stops.
@@ -62,17 +64,14 @@ pub(super) struct Ready<'a> {
     pid: u32,
 }
 
-/// An upgrade under way.
-struct Upgrade {
-    before: Arc<Binary>,
-    answer: Answer,
-}
-
 struct Supervisor<'a> {
     args: &'a AttachArgs,
     place: Place,
     target: String,
-    read_only: bool,
+    /// What the first worker opens, until its volume is known.
+    first: Option<(ServeArgs, Option<String>)>,
+    identity: Option<Identity>,
+    shape: (u32, bool),
     backend: &'static dyn Backend,
     device: Arc<dyn Device>,
     binary: Arc<Binary>,
@@ -80,41 +79,83 @@ struct Supervisor<'a> {
     workers: u64,
     /// Whether the worker that runs is ready.
     is_ready: bool,
+    /// The worker was started by a supervisor before this one, and has its connection.
+    is_adopted: bool,
+    /// When the worker showed last that it gets on.
+    got_on: Instant,
+    /// What the worker said of its failure.
+    problem: Option<String>,
+    /// When the next worker is to be started, if there is none.
+    start_at: Option<Instant>,
     facts: Option<Facts>,
     links: Links,
     upgrade: Option<Upgrade>,
     /// One that waits until a worker is ready.
-    wanted: Option<(PathBuf, Answer)>,
+    wanted: Option<(PathBuf, Duration, Answer)>,
     pause: Duration,
     /// Workers that did not end in order after the device was taken away.
     endings: u32,
     sender: Sender<Event>,
 }
 
-/// Supervises until the device is taken away.
+/// Supervises until the device is taken away. `settings` are those of the first worker, `config` the text of its volume file; `resumed` is what
+/// a supervisor before this one left.
 pub(super) fn run(
     args: &AttachArgs,
-    settings: &nearhead_settings::ServeArgs,
+    place: &Place,
+    first: Option<(ServeArgs, Option<String>)>,
+    resumed: Option<Resumed>,
 ) -> Result<(), String> {
-    let place = Place::of(settings, args.name.as_deref())?;
     place.prepare()?;
     let lock = place.lock()?;
-    let backend = super::backend::chosen(args.by)?;
-    // Whoever uses the disk must not wait for a process that was killed to free memory.
+    // Its own name for tools that list processes.
+    let _ = std::fs::write("/proc/self/comm", "nearhead-attach");
+    // Users of the disk must not wait for a process that was killed to free memory.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-900");
     let (sender, receiver) = channel();
     watch_signals(&sender)?;
-    let device: Arc<dyn Device> = Arc::from(backend.begin(&place)?);
+    let (backend, device, resumed) = match resumed {
+        Some(resumed) if resumed.is_there(place) => {
+            let (backend, device) = resumed.adopt(place)?;
+            (backend, device, Some(resumed))
+        }
+        resumed => {
+            super::resume::clear(place)?;
+            let backend = match &resumed {
+                Some(resumed) => super::backend::named(&resumed.facts.by)?,
+                None => super::backend::chosen(args.by)?,
+            };
+            if resumed.is_none() {
+                let _ = std::fs::remove_file(place.settings());
+            }
+            let resumed = resumed.map(Resumed::without_device);
+            (backend, backend.begin(place)?, resumed)
+        }
+    };
+    let (target, read_only) = match (&first, &resumed) {
+        (_, Some(resumed)) => (resumed.facts.target.clone(), resumed.identity.read_only),
+        (Some((settings, _)), None) => (absolute(settings.target()?), settings.read_only),
+        (None, None) => return Err("attach: nothing to attach (internal error)".to_owned()),
+    };
+    let identity = resumed.as_ref().map(|resumed| resumed.identity.clone());
+    let block_bytes =
+        identity.as_ref().map_or(args.block_size.bytes(), |identity| identity.block_bytes);
     let mut supervisor = Supervisor {
         args,
-        target: absolute(settings.target()?),
-        read_only: settings.read_only,
+        target,
+        first,
+        identity,
+        shape: (block_bytes, read_only),
         backend,
-        device,
+        device: Arc::from(device),
         binary: Arc::new(Binary::running()?),
         worker: None,
         workers: 0,
         is_ready: false,
+        is_adopted: false,
+        got_on: Instant::now(),
+        problem: None,
+        start_at: None,
         facts: None,
         links: Links::default(),
         upgrade: None,
@@ -124,11 +165,18 @@ pub(super) fn run(
         sender,
         place: place.clone(),
     };
-    let ended = supervisor.supervise(&receiver);
+    let ended = supervisor.supervise(resumed, &receiver);
     // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
     let device = supervisor.facts.as_ref().map(|facts| facts.device.as_path());
-    let _ = backend.give_up(&place, device);
-    // Who waits for the end of this waits for the lock.
+    let _ = backend.give_up(place, device);
+    let ended = ended.and_then(|()| match place.kept_in_words() {
+        None => Ok(()),
+        Some(writes) => Err(format!(
+            "attached volume {0}: its worker ended, and kept {writes}: they are not durable; `nearhead attach {0}` carries them out",
+            place.name
+        )),
+    });
+    // Whatever waits for the end of this process waits for the lock.
     place.remove();
     if let Err(why) = &ended {
         place.leave_word(why);
@@ -138,24 +186,38 @@ pub(super) fn run(
 }
 
 impl Supervisor<'_> {
-    fn supervise(&mut self, events: &Receiver<Event>) -> Result<(), String> {
+    fn supervise(
+        &mut self,
+        resumed: Option<Resumed>,
+        events: &Receiver<Event>,
+    ) -> Result<(), String> {
         desk::listen(&self.place, &self.sender)?;
-        self.start_worker()?;
+        match resumed {
+            Some(resumed) if resumed.has_device => self.go_on_with(resumed)?,
+            _ => self.start_worker()?,
+        }
         let mut log = Watch::begin();
         loop {
-            let event = events.recv_timeout(LOOK_EVERY);
+            let event = events.recv_timeout(self.waits_for());
             // Also after an event: workers that fail one after the other leave no pause that long.
             log.look(&self.place);
+            self.give_up_one_that_hangs();
+            if self.start_at.is_some_and(|at| at <= Instant::now()) {
+                self.start_at = None;
+                self.start_worker()?;
+            }
             let event = match event {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err("attach: nobody is left (internal error)".to_owned());
+                    return Err("attach: nothing is left to supervise (internal error)".to_owned());
                 }
             };
             match event {
                 Event::Worker(number, said) if number == self.workers => match said {
-                    Said::Ready { control, volume } => self.worker_is_ready(control, volume),
+                    Said::Ready { control, volume } => self.worker_is_ready(control, volume)?,
+                    Said::GettingOn => self.got_on = Instant::now(),
+                    Said::Failed(why) => self.problem = Some(why),
                     Said::Ended(how) => {
                         if self.worker_ended(&how)? {
                             return Ok(());
@@ -168,24 +230,29 @@ impl Supervisor<'_> {
                     self.stop_worker();
                     return Err(why);
                 }
-                Event::Upgrade(path, answer) => self.begin_upgrade(path, answer),
+                Event::Upgrade(path, limit, answer) => self.begin_upgrade(path, limit, answer),
                 Event::Resize(bytes, answer) => self.resize(bytes, answer),
                 Event::Signal(signal) => self.take_away_at(signal),
             }
         }
     }
 
-    fn start_worker(&mut self) -> Result<(), String> {
-        self.workers += 1;
-        self.is_ready = false;
-        let (number, sender) = (self.workers, self.sender.clone());
-        let (connection, what) = self.device.for_worker()?;
-        let worker = Worker::start(&self.binary, connection, what, move |said| {
-            // Nobody hears it once this process ends.
-            let _ = sender.send(Event::Worker(number, said));
-        })?;
-        self.worker = Some(worker);
-        Ok(())
+    /// Goes on where a supervisor before this one left off.
+    fn go_on_with(&mut self, resumed: Resumed) -> Result<(), String> {
+        let device = resumed.facts.device.clone();
+        self.facts = Some(Facts { supervisor: Some(std::process::id()), ..resumed.facts });
+        match resumed.worker {
+            Some(worker) => {
+                self.workers += 1;
+                let (number, sender) = (self.workers, self.sender.clone());
+                let heard = move |said| drop(sender.send(Event::Worker(number, said)));
+                let control = self.facts.as_ref().and_then(|facts| facts.control.clone());
+                self.worker = Some(Worker::adopted(worker, control, self.place.clone(), heard)?);
+                self.is_adopted = true;
+            }
+            None => self.start_worker()?,
+        }
+        self.announce(&device)
     }
 
     fn stop_worker(&self) {
@@ -194,41 +261,48 @@ impl Supervisor<'_> {
         }
     }
 
-    fn worker_is_ready(&mut self, control: Option<PathBuf>, volume: VolumeFacts) {
+    fn worker_is_ready(
+        &mut self,
+        control: Option<PathBuf>,
+        volume: VolumeFacts,
+    ) -> Result<(), String> {
         let process = self.worker.as_ref().map_or(0, Worker::process);
         (self.is_ready, self.pause) = (true, PAUSE_MIN);
+        if let Some((settings, config)) = self.first.take().filter(|_| self.identity.is_none()) {
+            let id = volume.volume_id.clone();
+            let identity = Identity::of(&settings, config, id)?.as_block_device(self.shape);
+            self.place.note_identity(&identity)?;
+            self.identity = Some(identity);
+        }
         match &mut self.facts {
             None => {
-                // On a thread of its own: it asks the worker, who may end meanwhile.
+                // On a thread of its own: it asks the worker, which may end during that time.
                 let facts = Facts {
                     target: self.target.clone(),
                     device: PathBuf::new(),
                     by: self.backend.name().to_owned(),
                     control,
+                    outlives_a_kill: self.device.outlives_a_kill(),
+                    supervisor: Some(std::process::id()),
+                    worker: Some(process),
+                    trouble: None,
                 };
                 self.facts = Some(facts);
                 let (device, place, sender) =
                     (Arc::clone(&self.device), self.place.clone(), self.sender.clone());
-                let shape = Shape {
-                    block_bytes: self.args.block_size.bytes(),
-                    read_only: self.read_only,
-                    volume,
-                };
-                std::thread::spawn(move || {
+                let (block_bytes, read_only) = self.shape;
+                let shape = Shape { block_bytes, read_only, volume };
+                on_a_thread(move || {
                     let _ = sender.send(Event::Made(device.make(&place, shape, process)));
-                });
+                })?;
             }
             Some(facts) => {
                 note(&format!("attached volume {}: going on", self.place.name));
-                facts.control = control;
+                (facts.control, facts.trouble) = (control, None);
                 self.tell_others();
-                let (device, name) = (Arc::clone(&self.device), self.place.name.clone());
-                // On a thread of its own: it waits for the worker, who may end meanwhile.
-                std::thread::spawn(move || {
-                    if let Err(why) = device.go_on(process) {
-                        note(&format!("attached volume {name}: {why}"));
-                    }
-                });
+                if !self.is_adopted {
+                    self.let_go_on(process);
+                }
             }
         }
         if let Some(Upgrade { answer, .. }) = self.upgrade.take() {
@@ -238,60 +312,26 @@ impl Supervisor<'_> {
                 self.binary.path().display()
             )));
         }
-        if let Some((path, answer)) = self.wanted.take() {
-            self.begin_upgrade(path, answer);
+        if let Some((path, limit, answer)) = self.wanted.take() {
+            self.begin_upgrade(path, limit, answer);
         }
+        Ok(())
     }
 
-    /// Whether that is the end.
-    fn worker_ended(&mut self, how: &str) -> Result<bool, String> {
-        self.worker = None;
-        let name = &self.place.name;
-        if self.device.has_ended() {
-            if how.is_empty() {
-                return Ok(true);
+    /// Lets the kernel go on with the worker `process`.
+    fn let_go_on(&self, process: u32) {
+        let (device, name) = (Arc::clone(&self.device), self.place.name.clone());
+        // On a thread of its own: it waits for the worker, which may end during that time.
+        let started = on_a_thread(move || {
+            if let Err(why) = device.go_on(process) {
+                note(&format!("attached volume {name}: {why}"));
             }
-            self.endings += 1;
-            if self.endings == ENDINGS_MAX || self.facts.is_none() {
-                return Err(format!(
-                    "attached volume {name}: it was detached, and its worker {how}: what was written last may not be durable"
-                ));
-            }
-            self.start_worker()?;
-            return Ok(false);
+        });
+        if let (Err(why), Some(worker)) = (started, &self.worker) {
+            // Its successor goes on.
+            note(&format!("attached volume {}: {why}", self.place.name));
+            worker.kill();
         }
-        let was_ready = self.is_ready;
-        if !was_ready && self.facts.is_none() {
-            // It has said why.
-            return Err(format!("attach {}: the volume cannot be served ({how})", self.target));
-        }
-        if !how.is_empty() && !self.device.outlives_a_kill() {
-            return Err(format!(
-                "attached volume {name}: the worker ended ({how}), and this kernel (before Linux 6.9) cannot repeat what it had not \
-                 answered: whoever uses the device gets errors"
-            ));
-        }
-        match self.upgrade.take() {
-            Some(upgrade) if !was_ready => {
-                self.binary = upgrade.before;
-                let _ = upgrade.answer.send(Err(format!(
-                    "{name} goes on with the program that it had: the other one ended before it was ready ({how})"
-                )));
-            }
-            other => self.upgrade = other,
-        }
-        if self.upgrade.is_none() {
-            let how = if how.is_empty() { "was stopped" } else { how };
-            note(&format!(
-                "attached volume {name}: the worker {how}; starting another, who uses the device waits"
-            ));
-        }
-        if !was_ready {
-            std::thread::sleep(self.pause);
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
-        }
-        self.start_worker()?;
-        Ok(false)
     }
 
     fn announce(&mut self, device: &Path) -> Result<(), String> {
@@ -329,7 +369,8 @@ impl Supervisor<'_> {
 
     /// What others need, and the control socket under the device's name.
     fn tell_others(&mut self) {
-        let Some(facts) = &self.facts else { return };
+        let Some(facts) = &mut self.facts else { return };
+        facts.worker = self.worker.as_ref().map(Worker::process);
         if let Err(problem) = self.place.note(facts) {
             note(&problem);
         }
@@ -344,27 +385,6 @@ impl Supervisor<'_> {
         }
     }
 
-    fn begin_upgrade(&mut self, path: PathBuf, answer: Answer) {
-        let refused = |why: String| {
-            let _ = answer.send(Err(why));
-        };
-        if self.upgrade.is_some() || self.wanted.is_some() {
-            return refused(format!("{}: an upgrade is under way already", self.place.name));
-        }
-        if !self.is_ready {
-            self.wanted = Some((path, answer));
-            return;
-        }
-        match Binary::at(&path) {
-            Err(why) => refused(why),
-            Ok(binary) => {
-                let before = std::mem::replace(&mut self.binary, Arc::new(binary));
-                self.upgrade = Some(Upgrade { before, answer });
-                self.stop_worker();
-            }
-        }
-    }
-
     fn resize(&self, size_bytes: u64, answer: Answer) {
         let name = self.place.name.clone();
         let made = self.facts.as_ref().filter(|facts| !facts.device.as_os_str().is_empty());
@@ -374,11 +394,15 @@ impl Supervisor<'_> {
             return;
         };
         let (device, place) = (Arc::clone(&self.device), self.place.clone());
-        // On a thread of its own: the kernel may ask the worker, who may end meanwhile.
-        std::thread::spawn(move || {
+        let refused = answer.clone();
+        // On a thread of its own: the kernel may ask the worker, which may end during that time.
+        let started = on_a_thread(move || {
             let resized = device.resize(&place, &path, size_bytes);
             let _ = answer.send(resized.map(|()| format!("{name} has {size_bytes} bytes")));
         });
+        if let Err(why) = started {
+            let _ = refused.send(Err(why));
+        }
     }
 
     /// A signal: the device is taken away if nobody uses it.
@@ -386,7 +410,8 @@ impl Supervisor<'_> {
         let name = &self.place.name;
         let Some(facts) = self.facts.clone().filter(|facts| !facts.device.as_os_str().is_empty())
         else {
-            // Nobody has seen it yet.
+            // It has no user yet.
+            note(&format!("signal {signal}: {name} is not attached"));
             self.stop_worker();
             let _ = self.backend.give_up(&self.place, None);
             return;
@@ -394,12 +419,21 @@ impl Supervisor<'_> {
         note(&format!("signal {signal}: detaching {name}"));
         let (place, backend) = (self.place.clone(), self.backend);
         // It asks the worker, so it is another thread's.
-        std::thread::spawn(move || {
+        let started = on_a_thread(move || {
             if let Err(why) = super::detach::take_away(&place, &facts, backend) {
                 note(&why);
             }
         });
+        if let Err(why) = started {
+            note(&format!("{why}; it stays attached"));
+        }
     }
+}
+
+/// Runs `work` on a thread of its own.
+fn on_a_thread(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let started = std::thread::Builder::new().name("device".to_owned()).spawn(work);
+    started.map(drop).map_err(|error| format!("attach: no thread can be started: {error}"))
 }
 
 /// A target that others can find from elsewhere.

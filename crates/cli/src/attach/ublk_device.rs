@@ -39,13 +39,32 @@ impl Backend for UblkDevice {
     }
 
     fn begin(&self, place: &Place) -> Result<Box<dyn Device>, String> {
-        // Of a process before this one that ended with everybody who used it.
-        let _ = std::fs::remove_file(place.kept());
         let made = with_control("making a device", |control| control.add(mark_of(place)))?;
         Ok(Box::new(Made {
             number: made.number,
             outlives_a_kill: made.outlives_a_kill,
             was_started: AtomicBool::new(false),
+            is_recovering: AtomicBool::new(false),
+        }))
+    }
+
+    fn adopt(
+        &self,
+        place: &Place,
+        facts: &Facts,
+        _: Option<OwnedFd>,
+    ) -> Result<Box<dyn Device>, String> {
+        let Some(number) = number_of(&facts.device) else {
+            let device = facts.device.display();
+            return Err(format!(
+                "attach {}: expected a device of ublk, found {device}",
+                place.name
+            ));
+        };
+        Ok(Box::new(Made {
+            number,
+            outlives_a_kill: facts.outlives_a_kill,
+            was_started: AtomicBool::new(true),
             is_recovering: AtomicBool::new(false),
         }))
     }

@@ -27,6 +27,8 @@ pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusRepo
         losses: Losses::default(),
         disk_notes: facts.disk_notes.clone(),
         coordination: None,
+        attached: None,
+        cancels: 0,
     };
     let report = StatusReport::new(&facts.target, volume, Some(served), now);
     report.with_file_system(FileSystemReport::of(&facts.folder, &told))

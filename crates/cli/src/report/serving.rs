@@ -1,7 +1,51 @@
 //! What a report for people says of the daemon that serves the volume: since when, to whom, how fast.
 
-use super::{Served, StatusReport};
+use super::{AttachedReport, Clients, Latencies, RequestCounts, StatusReport};
+use crate::health::Losses;
+use crate::serve::Coordination;
 use crate::units::ByteSize;
+use serde::{Deserialize, Serialize};
+
+/// What only a running daemon can tell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Served {
+    /// Its process.
+    pub pid: u32,
+    /// Time since it started, in seconds.
+    pub uptime_s: f64,
+    /// When that was, in seconds since 1970 UTC.
+    #[serde(default)]
+    pub started_unix_s: f64,
+    /// Where clients connect.
+    pub uris: Vec<String>,
+    /// Whether every write is refused.
+    pub read_only: bool,
+    /// Its clients.
+    pub clients: Clients,
+    /// What they asked for.
+    #[serde(default)]
+    pub requests: RequestCounts,
+    /// Their latencies.
+    pub latency: Latencies,
+    /// What people must know about the disk, if anything: a mirror that lost a member.
+    #[serde(default)]
+    pub disk_trouble: Option<String>,
+    /// Writes that the disk lost, for which the volume was opened again.
+    #[serde(default)]
+    pub losses: Losses,
+    /// What was found out about the disk when it was opened.
+    #[serde(default)]
+    pub disk_notes: Vec<String>,
+    /// How checkpoints take turns with those of replicas, if they do.
+    #[serde(default)]
+    pub coordination: Option<Coordination>,
+    /// The block device of the kernel that it is shown as, if it is.
+    #[serde(default)]
+    pub attached: Option<AttachedReport>,
+    /// Checkpoints and drains that were cancelled.
+    #[serde(default)]
+    pub cancels: u64,
+}
 
 impl StatusReport {
     /// What the daemon that serves the volume adds.
@@ -17,9 +61,15 @@ impl StatusReport {
             ),
         );
         let (requests, errors) = (served.clients.requests, served.clients.errors);
-        let connected = match self.file_system {
-            Some(_) => String::new(),
-            None => format!("{} connected, ", served.clients.connections_open),
+        for (name, value) in served.attached.iter().flat_map(AttachedReport::lines) {
+            line(name, value);
+        }
+        let connected = match (&self.file_system, &served.attached) {
+            (Some(_), _) => String::new(),
+            (None, Some(_)) if served.clients.connections_open == 0 => {
+                "the block device, ".to_owned()
+            }
+            (None, _) => format!("{} connected, ", served.clients.connections_open),
         };
         line("clients", format!("{connected}{requests} requests, {errors} failed"));
         let lost = served.losses.last_problem.iter();

@@ -1,4 +1,4 @@
-//! The commands of the control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`,
+//! The commands of the control socket: `status`, `checkpoint`, `drain`, `cancel`, `snapshot`, `hint`,
 //! `metrics`, `set`, `grow`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
@@ -14,6 +14,7 @@ use nearhead_nbd::Context;
 use nearhead_service::{Operation, Service};
 use serde::Serialize;
 use std::cell::{Cell, OnceCell};
+use std::path::{Path, PathBuf};
 
 /// What the commands share with the tick.
 #[derive(Default)]
@@ -22,9 +23,13 @@ pub struct Desk {
     disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
     attached_as: OnceCell<String>,
+    /// The volume file.
+    config: OnceCell<PathBuf>,
+    /// Checkpoints and drains that were cancelled.
+    cancels: Cell<u64>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
+const COMMANDS: &str = "status, checkpoint, drain, cancel, config, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
 
 impl Desk {
     /// What is served, and where.
@@ -42,6 +47,11 @@ impl Desk {
         let _ = self.attached_as.set(device);
     }
 
+    /// The volume file that the settings come from.
+    pub fn set_config(&self, path: &Path) {
+        let _ = self.config.set(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+
     /// Whether a stop was asked for since the last call.
     pub fn take_stop(&self) -> bool {
         self.stop.replace(false)
@@ -56,6 +66,8 @@ impl Desk {
             ["snapshot"] => snapshot(context),
             ["checkpoint"] => checkpoint(context, false),
             ["drain"] => checkpoint(context, true),
+            ["config"] => Answer::Ok(self.config.get()).line(),
+            ["cancel"] => self.cancel(context),
             ["hint", offset, len, kind] => answered(hint(context, offset, len, kind)),
             ["set"] => Answer::Ok(context.service.settings()).line(),
             ["set", words @ ..] => answered(context.service.set(words, context.now)),
@@ -68,6 +80,15 @@ impl Desk {
                     .line()
             }
         }
+    }
+
+    fn cancel(&self, context: &mut Context<'_, Served>) -> String {
+        if let Some(refusal) = refusal(context) {
+            return refusal;
+        }
+        self.cancels.set(self.cancels.get() + 1);
+        context.service.volume_mut().cancel_checkpoint(context.now);
+        Answer::Ok("cancelled").line()
     }
 
     fn stop(&self) -> Answer<&'static str> {
@@ -84,6 +105,11 @@ impl Desk {
     pub fn report(&self, context: &Context<'_, Served>) -> StatusReport {
         let (target, uris) = self.facts.get().cloned().unwrap_or_default();
         let statistics = &context.statistics;
+        let attached = self
+            .attached_as
+            .get()
+            .and_then(|device| crate::attach::report_of(device, Some(std::process::id())));
+        let without_supervisor = attached.as_ref().and_then(|attached| attached.advice.clone());
         let served = ServedReport {
             pid: std::process::id(),
             uptime_s: context.now.as_secs_f64(),
@@ -101,7 +127,7 @@ impl Desk {
             },
             requests: context.service.counts(),
             latency: context.service.latencies(),
-            disk_trouble: context.service.trouble(),
+            disk_trouble: context.service.trouble().or(without_supervisor),
             losses: Losses::of(
                 context.service.losses(),
                 context.service.is_reopening(),
@@ -109,6 +135,8 @@ impl Desk {
             ),
             disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
+            attached,
+            cancels: self.cancels.get(),
         };
         let volume = context.service.volume();
         let mut report = StatusReport::new(&target, volume, Some(served), context.now);

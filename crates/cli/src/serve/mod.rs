@@ -11,8 +11,11 @@ mod commands;
 mod coordination;
 mod encryption;
 mod growing;
+mod live_settings;
 mod memory;
 pub(crate) mod priority;
+mod progress;
+mod ready;
 mod rest_command;
 mod served;
 mod shown;
@@ -45,6 +48,7 @@ use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, Shutdow
 use nearhead_output::{fail, inform, note, say_json_line, tell, warn};
 use nearhead_service::Service;
 use nearhead_volume::{ReopeningVolume, Volume};
+use progress::{Progress, Told};
 use rest_command::RestCommands;
 use serde::Serialize;
 use std::cell::{OnceCell, RefCell};
@@ -57,22 +61,6 @@ const TICK: Nanos = Nanos::from_millis(250);
 const SHUTDOWN_MAX_DEFAULT: Nanos = Nanos::from_secs(30);
 
 type Builder<'a> = ServerBuilder<'a, Served>;
-
-/// The line that says that clients are welcome.
-#[derive(Debug, Serialize)]
-struct Ready<'a> {
-    event: &'static str,
-    target: &'a str,
-    size_bytes: u64,
-    uris: &'a [String],
-    control: Option<&'a Path>,
-    read_only: bool,
-    rotational: bool,
-    fast_zero: bool,
-    recovery_records: u64,
-    recovery_read_bytes: u64,
-    pid: u32,
-}
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
@@ -92,19 +80,23 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let _ = nearhead_uring::ask_for_short_slices();
     showing.prepare();
     memory::refuse_more_than_there_is(args)?;
-    let target = with_read_cache(open_target(args, &name, access, &signals)?, args)?;
+    let progress = Progress { is_told: showing.is_handed_over() && args.json };
+    progress.tell("opening", 0);
+    let mut target = with_read_cache(open_target(args, &name, access, &signals)?, args)?;
+    showing.refuse_another(&mut target)?;
     for line in &target.notes {
         note(line);
     }
     let desk = Rc::new(Desk::default());
     desk.set_disk_notes(target.notes.clone());
+    args.config.iter().for_each(|path| desk.set_config(path));
     if let Showing::HandedOver { place, .. } = &showing {
         desk.set_attached(place.clone());
     }
     let (builder, control, links) = listen(args, &name, &desk, &showing)?;
     let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
     let start = target.start;
-    let mut volume = open_volume(args, target, start, &showing)?;
+    let mut volume = open_volume(args, target, start, (&showing, &progress))?;
     volume.watch(Backing::of(&name, &args.disk)?);
     volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(args, volume.volume().superblock())?);
@@ -121,7 +113,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(args, &name, &volume, &uris, control.as_deref())?;
+    ready::announce(args, &name, &volume, &uris, control.as_deref())?;
     ServiceManager::find().ready();
     let report =
         server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
@@ -198,7 +190,7 @@ fn open_volume(
     args: &ServeArgs,
     target: Target,
     start: std::time::Instant,
-    showing: &Showing,
+    (showing, progress): (&Showing, &Progress),
 ) -> Result<Served, String> {
     let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
@@ -207,12 +199,18 @@ fn open_volume(
         base = Some(config.clone());
         bad = configure(superblock, config).err();
         ack = config.ack;
+        if !config.read_only {
+            bad = bad.take().or_else(|| showing.begin_opening().err());
+        }
     })
     .map_err(|error| error.to_string())?;
     if let Some(problem) = bad {
         return Err(format!("serve {}: {problem}", target.name));
     }
-    volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    let mut told = Told::default();
+    volume
+        .wait_until_open_and_tell(start, |status| told.tell(progress, status))
+        .map_err(|error| error.to_string())?;
     let base = base.ok_or("internal: a volume was opened without a configuration")?;
     let tuner = Tuner::new(args, volume.superblock(), &preset_name(volume.superblock()), base)?;
     let tuner = Rc::new(RefCell::new(tuner));
@@ -229,7 +227,11 @@ fn open_volume(
         settings.borrow().configure_again(config);
     });
     let volume = showing.kept(volume, ack)?;
-    Ok(Served::new(volume, args.read_only, ack, (tuner, growing)))
+    let mut served = Served::new(volume, args.read_only, ack, (tuner, growing));
+    if let Some(path) = showing.live_settings() {
+        served.go_on_with(path, Nanos(start.elapsed().as_nanos() as u64));
+    }
+    Ok(served)
 }
 
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
@@ -384,47 +386,6 @@ fn finish<'a>(
         })
         .build()
         .map_err(|error| format!("serve: {error}"))
-}
-
-fn announce(
-    args: &ServeArgs,
-    name: &str,
-    served: &Served,
-    uris: &[String],
-    control: Option<&Path>,
-) -> Result<(), String> {
-    let status = served.volume().status();
-    let info = served.info();
-    if args.json {
-        return say_json_line(&Ready {
-            event: "serving",
-            target: name,
-            size_bytes: info.size_bytes,
-            uris,
-            control,
-            read_only: info.read_only,
-            rotational: info.rotational,
-            fast_zero: info.fast_zero,
-            recovery_records: status.recovery_records,
-            recovery_read_bytes: status.recovery_read_bytes,
-            pid: std::process::id(),
-        });
-    }
-    let recovered = if status.recovery_records > 0 {
-        format!(
-            "; recovered {} records from {} logs",
-            status.recovery_records, status.recovery_logs
-        )
-    } else {
-        String::new()
-    };
-    tell(&format!(
-        "serving {name} ({}{}) on {}{recovered}",
-        ByteSize(info.size_bytes),
-        if info.read_only { ", read-only" } else { "" },
-        uris.join(" and "),
-    ));
-    Ok(())
 }
 
 /// Printed after an orderly stop, for programs.

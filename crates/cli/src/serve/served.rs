@@ -7,6 +7,7 @@
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
 use super::growing::Growing;
+use super::live_settings::LiveSettings;
 use super::rest_command::RestCommands;
 use super::shown::Shown;
 use crate::journal::ToldPasses;
@@ -23,6 +24,7 @@ use nearhead_settings::{Change, Setting, Tuned, Tuner};
 use nearhead_volume::{LossReport, ReopeningVolume, Volume};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
@@ -49,6 +51,7 @@ pub struct Served {
     backing: Backing,
     pub(super) growing: Growing,
     tuner: Rc<RefCell<Tuner>>,
+    live: Option<LiveSettings>,
 }
 
 impl Served {
@@ -75,6 +78,7 @@ impl Served {
             turns: None,
             rest_commands: None,
             backing: Backing::default(),
+            live: None,
         }
     }
 
@@ -171,7 +175,30 @@ impl Served {
         for Change { name, before, after } in &changes {
             note(&format!("set {name}: from {before} to {after}"));
         }
+        if let Some(live) = &mut self.live {
+            live.note(words).map_err(|error| {
+                format!("set: it holds now, and a later worker would not know: {error}")
+            })?;
+        }
         Ok(changes)
+    }
+
+    /// Sets again what was set while an earlier process served the volume, and keeps what is set from now on for a later one.
+    pub(super) fn go_on_with(&mut self, path: PathBuf, now: Nanos) {
+        let live = LiveSettings::read(path);
+        for word in live.words() {
+            if let Err(problem) = self.set(&[word.as_str()], now) {
+                warn(&format!("{word}, which was set before, does not hold: {problem}"));
+            }
+        }
+        self.live = Some(live);
+    }
+
+    /// Notes which generation the volume has by now.
+    fn note_generation(&mut self) {
+        let volume = self.volume();
+        let (generation, may_raise) = (volume.generation(), volume.may_raise_generation());
+        self.volume.inner_mut().set_generation(generation, may_raise);
     }
 
     /// From now on checkpoints that can wait take turns, if there is something to take turns by.
@@ -347,6 +374,7 @@ impl Service for Served {
     fn drive(&mut self, now: Nanos) {
         self.take_from_kernel(now);
         self.volume.drive(now);
+        self.note_generation();
         self.go_on_growing(now);
         self.collect();
     }

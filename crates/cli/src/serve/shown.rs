@@ -5,14 +5,17 @@
 //! unmounted here, what was not answered is left to that one, and what was answered and not flushed is kept in a file for it.
 
 use super::served::{Opened, Served};
+use crate::target::Target;
 use nearhead_engine::Ack;
-use nearhead_handover::Kept;
+use nearhead_handover::{Kept, KeptFor, kept_writes, refuse_another_volume};
 use nearhead_nbd::ShutdownHandle;
 use nearhead_nbd::kernel::KernelFront;
 use nearhead_one_file::{Connection, LastingFile, NAME};
-use nearhead_output::note;
+use nearhead_output::{hex, note};
 use nearhead_service::{LastingFront, Reply, Request, RequestId, Service, ServiceInfo};
 use nearhead_ublk::{BlockShape, Ublk};
+use nearhead_volume::generations;
+use nearhead_volume::open::find_own_superblock;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -31,8 +34,12 @@ pub enum Showing {
     HandedOver {
         /// The kernel's side of it.
         handed: Handed,
-        /// What is answered and not flushed is in this file.
+        /// Writes that are answered and not flushed are in this file.
         kept: PathBuf,
+        /// Id of the volume that an earlier worker served for the same device, if there was one.
+        expected: Option<String>,
+        /// Settings that were changed while it was served are in this file.
+        settings: PathBuf,
         /// Where people find it.
         place: String,
     },
@@ -72,6 +79,11 @@ impl Showing {
         !matches!(self, Self::Nothing)
     }
 
+    /// Whether another process supervises this one.
+    pub(super) fn is_handed_over(&self) -> bool {
+        matches!(self, Self::HandedOver { .. })
+    }
+
     /// Where people find it.
     pub(super) fn place(&self) -> Option<String> {
         match self {
@@ -89,15 +101,65 @@ impl Showing {
         }
     }
 
-    /// The volume, and what it answers outlives this process if somebody comes after it.
-    pub(super) fn kept(&self, volume: Opened, ack: Ack) -> Result<Kept<Opened>, String> {
-        match self {
-            Self::HandedOver { kept, .. } if ack != Ack::Durable && !volume.info().read_only => {
-                Kept::in_file(volume, kept).map_err(|error| format!("{}: {error}", kept.display()))
-            }
-            // Whatever is answered is durable.
-            _ => Ok(Kept::nothing(volume)),
+    /// Refuses a volume that is not the one for which the kernel's side was made, before anything is written to it.
+    pub(super) fn refuse_another(&self, target: &mut Target) -> Result<(), String> {
+        let Self::HandedOver { kept, expected, .. } = self else { return Ok(()) };
+        let writes = kept_writes(kept).ok().flatten();
+        let of_writes = writes.as_ref().and_then(|writes| writes.of).map(|of| hex(&of.volume_id));
+        let Some(wanted) = expected.clone().or(of_writes) else { return Ok(()) };
+        let name = target.name.clone();
+        let found = find_own_superblock(&mut target.io()).map_err(|error| error.to_string())?;
+        let found = hex(&found.superblock.volume_id);
+        if found == wanted {
+            let now = generations::generation(&mut target.io());
+            let (volume_id, generation) = now.map_err(|error| error.to_string())?;
+            return refuse_another_volume(kept, &KeptFor { volume_id, generation })
+                .map_err(|problem| format!("{name}: {problem}"));
         }
+        let about = writes.map_or_else(String::new, |writes| {
+            format!("; {} stay in {}", writes.in_words(), kept.display())
+        });
+        Err(format!(
+            "{name}: expected volume {wanted}, which this device shows, found volume {found}; nothing was written to it: bring the other one \
+             back to its place{about}"
+        ))
+    }
+
+    /// Notes that the volume is about to be opened for writing, which raises its generation.
+    pub(super) fn begin_opening(&self) -> Result<(), String> {
+        let Self::HandedOver { kept, .. } = self else { return Ok(()) };
+        nearhead_handover::begin_opening(kept)
+            .map_err(|error| format!("{}: {error}", kept.display()))
+    }
+
+    /// File with settings that were changed while the volume was served.
+    pub(super) fn live_settings(&self) -> Option<PathBuf> {
+        match self {
+            Self::HandedOver { settings, .. } => Some(settings.clone()),
+            _ => None,
+        }
+    }
+
+    /// The volume, whose answers outlive this process if another one follows it. Writes of an earlier process that are kept are carried out.
+    pub(super) fn kept(&self, volume: Opened, ack: Ack) -> Result<Kept<Opened>, String> {
+        let Self::HandedOver { kept, .. } = self else { return Ok(Kept::nothing(volume)) };
+        let failed = |error: io::Error| format!("{}: {error}", kept.display());
+        let has_writes = kept_writes(kept).map_or(true, |writes| writes.is_some());
+        if volume.info().read_only && has_writes {
+            return Err(format!(
+                "{}: expected none, found writes that were answered and not flushed: they cannot be carried out read-only; \
+                 attach it without --read-only first",
+                kept.display()
+            ));
+        }
+        if volume.info().read_only || (ack == Ack::Durable && !has_writes) {
+            // Whatever is answered is durable.
+            return Ok(Kept::nothing(volume));
+        }
+        let opened = volume.volume();
+        let (volume_id, generation) = (opened.superblock().volume_id, opened.generation());
+        let may_raise = opened.may_raise_generation();
+        Kept::in_file(volume, kept, KeptFor { volume_id, generation }, may_raise).map_err(failed)
     }
 
     /// Serves the file from now on; `stop` is asked for when it is unmounted.

@@ -7,6 +7,7 @@ mod list;
 mod screen;
 mod watch;
 
+use crate::attach;
 use crate::control::Client;
 use crate::offline;
 use crate::report::StatusReport;
@@ -59,9 +60,20 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
     };
     let report = match Client::find(target, args.control.as_deref())? {
         Some(mut client) => client.ask::<StatusReport>("status")?,
-        None => at_rest(target, &args.disk)?,
+        None => match attach::status(target, args.json) {
+            Some(told) => return told.map(|()| exit_code(false)),
+            None => at_rest(target, &args.disk)?,
+        },
     };
-    said(&report, args)
+    said(&with_user(report), args)
+}
+
+/// The same with what keeps the block device busy, which the daemon does not look for.
+fn with_user(mut report: StatusReport) -> StatusReport {
+    if let Some(served) = &mut report.served {
+        served.attached = served.attached.take().map(attach::with_user);
+    }
+    report
 }
 
 fn said(report: &StatusReport, args: &StatusArgs) -> Result<ExitCode, String> {

@@ -85,6 +85,34 @@ impl<'a> Attached<'a> {
         kill_process(pid, Signal::KILL).unwrap();
     }
 
+    /// What its supervisor tells other programs.
+    pub fn facts(&self) -> serde_json::Value {
+        let place = Path::new("/run/nearhead/attached").join(&self.name);
+        serde_json::from_slice(&std::fs::read(place.join("facts.json")).unwrap()).unwrap()
+    }
+
+    /// The process that supervises it.
+    pub fn supervisor(&self) -> Pid {
+        let number = self.facts()["supervisor"].as_i64().unwrap();
+        Pid::from_raw(number.try_into().unwrap()).unwrap()
+    }
+
+    /// The process that serves it, or served it last, whether it answers or not.
+    pub fn last_worker(&self) -> Pid {
+        let number = self.facts()["worker"].as_i64().unwrap();
+        Pid::from_raw(number.try_into().unwrap()).unwrap()
+    }
+
+    /// Waits until no worker can serve it: why.
+    pub fn trouble(&self) -> String {
+        loop {
+            if let Some(why) = self.facts()["trouble"].as_str() {
+                return why.to_owned();
+            }
+            std::thread::yield_now();
+        }
+    }
+
     pub fn open(&self) -> File {
         let mut options = OpenOptions::new();
         options.read(true).write(true);

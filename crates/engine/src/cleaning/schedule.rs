@@ -50,6 +50,8 @@ pub(crate) struct Schedule {
     last_request_at: Nanos,
     room: Room,
     demanded: bool,
+    /// Not only because the owner commanded it.
+    needed: bool,
     drain: bool,
     /// Somebody asked for the pass that is demanded, or depends on it.
     asked: bool,
@@ -76,6 +78,7 @@ impl Schedule {
             last_request_at: Nanos::ZERO,
             room: Room::default(),
             demanded: false,
+            needed: false,
             drain: false,
             asked: false,
             commanded: false,
@@ -96,14 +99,29 @@ impl Schedule {
     /// A checkpoint is needed as soon as possible; it `tries_all` homes if somebody is refused otherwise.
     pub(crate) fn demand_checkpoint(&mut self, tries_all: bool) {
         self.demanded = true;
+        self.needed = true;
         self.asked |= tries_all;
     }
 
     /// The owner wants everything home, durability-only ranges too if `everything`.
     pub(crate) fn command_checkpoint(&mut self, everything: bool) {
-        self.demand_checkpoint(true);
+        self.demanded = true;
+        self.asked = true;
         self.commanded = true;
         self.drain |= everything;
+    }
+
+    /// The owner does not want it any more: it begins no more, and one under way stops at the end of the batch that it copies.
+    pub(crate) fn cancel_command(&mut self, core: &Core, checkpoint: &mut Checkpoint) {
+        if std::mem::take(&mut self.commanded) {
+            self.drain = false;
+            self.demanded = self.needed;
+            self.asked = self.needed;
+        }
+        let (running, _) = self.passes(core);
+        if checkpoint.is_busy() && running.is_some_and(|pass| pass.reason == PassReason::Command) {
+            checkpoint.stop();
+        }
     }
 
     /// The pass under way ended.
@@ -272,7 +290,7 @@ impl Schedule {
         let reason = if is_commanded { PassReason::Command } else { PassReason::NoRoom };
         self.passes.begin(reason, now, copied_bytes);
         let everything = std::mem::take(&mut self.drain) || checkpoint.found_nothing();
-        self.demanded = false;
+        (self.demanded, self.needed) = (false, false);
         self.why = Why::Need;
         let asked = std::mem::take(&mut self.asked);
         if asked {

@@ -95,3 +95,16 @@ fn the_pace_follows_who_is_there_and_what_is_at_stake() {
     assert_eq!(pace(&bench.schedule, &bench.core, true, false), Pace::Polite);
     assert_eq!(bench.schedule.pace(&bench.core, true, false, true), Pace::Steady, "a log is moved");
 }
+
+#[test]
+fn a_cancelled_command_begins_nothing_and_what_is_needed_still_does() {
+    let mut bench = Bench::new(Why::Time, true);
+    bench.schedule = Schedule::new(Box::new(AsNeeded));
+    bench.schedule.command_checkpoint(true);
+    bench.schedule.cancel_command(&bench.core, &mut bench.checkpoint);
+    assert!(!bench.runs(true), "it did not begin yet");
+    bench.schedule.demand_checkpoint(false);
+    bench.schedule.command_checkpoint(true);
+    bench.schedule.cancel_command(&bench.core, &mut bench.checkpoint);
+    assert!(bench.schedule.is_demanded() && bench.runs(true), "a client waits for room");
+}

@@ -31,6 +31,13 @@ impl Engine {
         self.commit.want(self.stage.end(), self.core.now());
     }
 
+    /// Ends what [`Engine::start_checkpoint`] began; blocks that were copied stay at their home locations. Passes that are needed, or due by
+    /// themselves, go on.
+    pub fn cancel_checkpoint(&mut self, now: Nanos) {
+        self.core.set_now(now);
+        self.schedule.cancel_command(&self.core, &mut self.checkpoint);
+    }
+
     /// With [`crate::Cleaning::coordinated`]: whether passes that can wait may run from now on. A pass under way
     /// that loses its permit stops at the end of the batch it is copying. Drive the engine after a change.
     pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {

@@ -59,6 +59,11 @@ impl Raising {
         self.found.as_ref().map_or(0, Generations::newest)
     }
 
+    /// Whether the next change of a device raises the generation.
+    pub(crate) fn may_raise(&self) -> bool {
+        matches!(self.phase, Phase::Unchanged | Phase::Opening)
+    }
+
     /// Whether all is done that follows an end of the engine.
     pub(crate) fn has_left(&self) -> bool {
         self.phase == Phase::Left

@@ -3,7 +3,7 @@
 use super::*;
 use crate::create::{CreateOptions, create};
 use crate::opening::bands_of;
-use nearhead_disk::{Payload, Region, RegionKind, Zones};
+use nearhead_disk::{Region, RegionKind, Zones};
 use nearhead_models::{CrashDisk, InstantDisk};
 use nearhead_service::{Operation, RequestId};
 

@@ -1,0 +1,73 @@
+//! The state of an attached volume for `nearhead status`: its processes, its users, and the one command that brings back what is missing.
+//!
+//! It must never ask the worker, which may be the process that asks, nor wait for the device.
+
+use super::backend;
+use super::place::{Facts, Place};
+use super::resume::Resumed;
+use crate::report::AttachedReport;
+use nearhead_output::{say, say_json};
+use std::path::Path;
+
+/// The attached volume that `what` means: its name, its link, its device or its target. `worker` is the process that serves it, if that is known.
+pub fn report_of(what: &str, worker: Option<u32>) -> Option<AttachedReport> {
+    let named = what.strip_prefix("/dev/nearhead/").unwrap_or(what);
+    let known = Place::named(named).ok().and_then(|place| Some((place.facts().ok()?, place)));
+    let (facts, place) = match known {
+        Some(known) => known,
+        None => {
+            let (place, facts) = Place::find(what).ok()?;
+            (facts, place)
+        }
+    };
+    Some(report(&place, &facts, worker))
+}
+
+fn report(place: &Place, facts: &Facts, asking: Option<u32>) -> AttachedReport {
+    let is_held = place.is_held();
+    let resumed = Resumed::at(place);
+    let alone = resumed.as_ref().and_then(|resumed| resumed.worker);
+    let alone = alone.map(|worker| worker.as_raw_nonzero().get().cast_unsigned());
+    let worker = asking.or(if is_held { facts.worker } else { alone });
+    let name = &place.name;
+    let advice = (!is_held).then(|| {
+        let what = if worker.is_some() {
+            "the process that supervises it has ended, and no worker follows if this one ends"
+        } else {
+            "its processes have ended"
+        };
+        format!("{what}; `nearhead attach {name}` brings it back")
+    });
+    let is_served = worker.is_some() && facts.trouble.is_none();
+    AttachedReport {
+        name: name.clone(),
+        supervisor: facts.supervisor.filter(|_| is_held),
+        worker,
+        user: None,
+        trouble: facts.trouble.clone().filter(|_| is_held),
+        kept: place.kept_in_words().filter(|_| !is_served),
+        advice,
+    }
+}
+
+/// Adds what keeps the device busy.
+pub fn with_user(report: AttachedReport) -> AttachedReport {
+    let found = Place::named(&report.name).and_then(|place| Ok((place.facts()?, place)));
+    let user = found.ok().and_then(|(facts, place)| {
+        let is_there = backend::named(&facts.by).is_ok_and(|by| by.is_there(&place, &facts));
+        nearhead_uring::user_of(&facts.device).filter(|_| is_there)
+    });
+    AttachedReport { user: user.map(|(user, _)| user), ..report }
+}
+
+/// Prints the state of an attached volume that no worker serves now; none if `what` is no such volume.
+pub fn status(what: &str, as_json: bool) -> Option<Result<(), String>> {
+    let is_path = Path::new(what).exists();
+    let report = report_of(what, None).filter(|report| !is_path || report.supervisor.is_some())?;
+    let report = with_user(report);
+    if as_json {
+        return Some(say_json(&report));
+    }
+    report.lines().iter().for_each(|(name, value)| say(&format!("{name:<12}{value}")));
+    Some(Ok(()))
+}
