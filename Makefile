@@ -23,6 +23,9 @@ FUZZ_SECONDS ?= 60
 # Different images after a cut that it recovers (about 20 bytes of memory each); 0 does not.
 IMAGES ?= 100000000
 
+# Seeds of each script of `make twin`, and kills below each program.
+TWIN_RUNS ?= 50
+
 # Where cargo puts its output.
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
@@ -83,9 +86,18 @@ test-java: ## what runs in Java: client of the helper process, ZooKeeper agent, 
 	@scripts/test-java
 
 .PHONY: soak
-soak: fuzz images ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing, images and the real daemon first
+soak: fuzz images twin ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing, images, the twin and the real daemon first
 	$(CARGO) run --quiet --package xtask -- daemon --cycles $(DAEMON_CYCLES)
 	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
+
+.PHONY: twin
+twin: ## the same acts and programs on the kernel's block device and on ours, TWIN_RUNS (50) seeds or kills each; as root
+	$(CARGO) build --quiet --package nearhead-cli --package nearhead-twin
+	@if [ $$(id -u) = 0 ]; then \
+	    $(built)/debug/nearhead-twin all --seed $$(date +%s) --runs $(TWIN_RUNS); \
+	else \
+	    echo "twin: skipped: attaching takes root"; \
+	fi
 
 .PHONY: fuzz
 fuzz: ## every boundary to hostile input for FUZZ_SECONDS (60) each

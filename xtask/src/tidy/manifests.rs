@@ -204,6 +204,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearhead-protocol-model", &[]),
+    ("nearhead-twin", &["nearhead-disk"]),
     ("xtask", &[]),
 ];
 

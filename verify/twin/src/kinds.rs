@@ -1,0 +1,108 @@
+//! Kinds of acts, and which of them the quick share of the tests has.
+//!
+//! A kind that today's program fails is switched off here with its reason. Switching it on is one
+//! word, and belongs into the change that mends the fault.
+
+/// A kind of act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes, reads and flushes, one at a time.
+    Io,
+    /// Operations in flight together that do not overlap.
+    Together,
+    /// Operations in flight together that do.
+    Overlap,
+    /// Zeroing and holes.
+    Zero,
+    /// Discards.
+    Discard,
+    /// Another process reads the device.
+    Observe,
+    /// Detach and attach.
+    Reattach,
+    /// `kill -9` of the worker.
+    KillWorker,
+    /// `kill -9` of the supervisor.
+    KillSupervisor,
+    /// `kill -9` of both.
+    KillBoth,
+    /// Upgrades, also to what is no program.
+    Upgrade,
+    /// The image is not at its path, or another one is.
+    Image,
+    /// A larger device.
+    Grow,
+    /// The medium loses its power.
+    Power,
+    /// Check and repair.
+    Repair,
+    /// File systems of the kernel, and the space that they take.
+    FileSystem,
+    /// Swap space.
+    Swap,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The kind.
+    pub kind: Kind,
+    /// Its word for `--kinds`.
+    pub name: &'static str,
+    /// How often it is drawn.
+    pub weight: u64,
+    /// None if the quick share has it, else the reason why not.
+    pub not_in_quick: Option<&'static str>,
+}
+
+const fn row(kind: Kind, name: &'static str, weight: u64) -> Row {
+    Row { kind, name, weight, not_in_quick: None }
+}
+
+const fn off(kind: Kind, name: &'static str, weight: u64, why: &'static str) -> Row {
+    Row { kind, name, weight, not_in_quick: Some(why) }
+}
+
+/// Every kind.
+pub const KINDS: [Row; 17] = [
+    row(Kind::Io, "io", 60),
+    row(Kind::Together, "together", 12),
+    off(
+        Kind::Overlap,
+        "overlap",
+        12,
+        "after kill -9 of the worker an older overlapping write comes back",
+    ),
+    row(Kind::Zero, "zero", 6),
+    row(Kind::Discard, "discard", 6),
+    row(Kind::Observe, "observe", 2),
+    row(Kind::Reattach, "reattach", 3),
+    row(Kind::KillWorker, "kill-worker", 4),
+    row(Kind::KillSupervisor, "kill-supervisor", 2),
+    off(Kind::KillBoth, "kill-both", 2, "attach does not bring back what was answered before"),
+    off(Kind::Upgrade, "upgrade", 2, "an upgrade to a file that is no program ends the supervisor"),
+    off(Kind::Image, "image", 1, "a worker serves whichever volume has the path"),
+    row(Kind::Grow, "grow", 1),
+    row(Kind::Power, "power", 3),
+    row(Kind::Repair, "repair", 1),
+    off(Kind::FileSystem, "file-system", 1, "mkfs and fstrim give no space back"),
+    off(Kind::Swap, "swap", 1, "a discard gives no space back"),
+];
+
+/// Kinds that a medium of emulated disks cannot have.
+pub const OF_FILES: [Kind; 2] = [Kind::Image, Kind::Grow];
+
+/// The kinds of the quick share.
+pub fn quick() -> Vec<Kind> {
+    let rows = KINDS.iter().filter(|row| row.not_in_quick.is_none());
+    rows.map(|row| row.kind).collect()
+}
+
+/// The kind that is called `name`.
+pub fn named(name: &str) -> Result<Kind, String> {
+    let found = KINDS.iter().find(|row| row.name == name);
+    found.map(|row| row.kind).ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|row| row.name).collect();
+        format!("expected kinds out of {}, found {name:?}", names.join(","))
+    })
+}
