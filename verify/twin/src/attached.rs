@@ -211,6 +211,9 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     stat_of(pid).and_then(|(_, parent)| Pid::from_raw(parent)).filter(|pid| *pid != Pid::INIT)
 }
 
+/// Also while threads of it end: they hold its files and locks.
 fn is_alive(pid: Pid) -> bool {
-    stat_of(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
+    let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
+    let threads = threads.map_or(0, Iterator::count);
+    stat_of(pid).is_some_and(|(state, _)| (state != "Z" && state != "X") || threads > 1)
 }

@@ -59,16 +59,17 @@ fn a_power_cut_takes_nothing_that_a_flush_covers() {
 }
 
 #[test]
-fn fsx_notices_nothing_of_killed_workers() {
+fn fsx_notices_no_killed_process() {
     let Some(settings) = settings() else { return };
     if let Some(why) = programs::why_not(Program::Fsx) {
         println!("skipped: {why}");
         return;
     }
-    let plan =
-        Plan { program: Program::Fsx, seed: 5, acts: 300, kill: Some(Who::Worker), kills: 3 };
-    let found = programs::run(&settings, plan).unwrap();
-    assert!(found.is_none(), "seed 5: {}", found.unwrap());
+    for (who, kills) in [(Who::Worker, 3), (Who::Both, 2)] {
+        let plan = Plan { program: Program::Fsx, seed: 5, acts: 300, kill: Some(who), kills };
+        let found = programs::run(&settings, plan).unwrap();
+        assert!(found.is_none(), "seed 5, kill {who:?}: {}", found.unwrap());
+    }
 }
 
 #[test]
