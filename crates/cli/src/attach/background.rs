@@ -58,7 +58,9 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
         let advice = if is_blank { "; to make a volume on it: `nearhead create`" } else { "" };
         return Err(why + advice);
     }
-    lines.iter().for_each(|line| note(line));
+    for line in &lines {
+        note(line);
+    }
     if args.serve.json {
         say(line.trim_end());
     } else {
