@@ -46,10 +46,7 @@ pub fn run(args: &SetArgs) -> Result<(), String> {
     if let Some(odd) = args.settings.iter().find(|word| word.contains(char::is_whitespace)) {
         return Err(format!("set: expected NAME=VALUE without spaces, found {odd:?}"));
     }
-    let file = match args.keep {
-        true => Some(volume_file(target, &mut client)?),
-        false => None,
-    };
+    let file = if args.keep { Some(volume_file(target, &mut client)?) } else { None };
     let changes: Vec<Change> = client.ask(&format!("set {}", args.settings.join(" ")))?;
     if let Some(path) = &file {
         VolumeFile::read(path)?.with(&args.settings)?.write()?;

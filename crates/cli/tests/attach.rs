@@ -205,7 +205,10 @@ fn what_cannot_be_attached_is_said_and_nothing_is_left() {
         let place = Path::new("/run/nearhead/attached").join(&name);
         assert!(!place.exists(), "{}", place.display());
     };
-    attach(&[], &["empty.img", "cannot be served"]);
+    attach(&[], &["empty.img", "cannot be served", "nearhead create"]);
+    let output = run(&scratch, &["attach", &image, "--as", &name]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!told.contains("\\n") && told.matches("no sound superblock").count() == 1, "{told}");
     attach(&["--mount", "/no/such/folder"], &["expected a folder"]);
     attach(&["--file", "here"], &["expected no --file"]);
     run_fails(&scratch, &["attach", &image, "--as", "a/b"], &["--as a/b"]);

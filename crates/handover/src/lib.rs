@@ -269,9 +269,11 @@ impl<S: Service> Kept<S> {
                 FLUSH => {
                     let waiting = keeping.flushed(&reply, &mut self.replies);
                     is_new |= !waiting.is_empty();
-                    waiting.into_iter().for_each(|request| self.pass_on(request, now));
+                    for request in waiting {
+                        self.pass_on(request, now);
+                    }
                 }
-                _ => self.replies.extend(keeping.answered(reply)),
+                _ => self.replies.push_back(keeping.answered(reply)),
             }
         }
         let Some(keeping) = self.keeping.as_mut().filter(|keeping| keeping.wants_flush()) else {
@@ -345,15 +347,15 @@ impl Keeping {
     }
 
     /// Takes an answer of the service, and gives the one for the client.
-    fn answered(&mut self, reply: Reply) -> Option<Reply> {
+    fn answered(&mut self, reply: Reply) -> Reply {
         match self.under_way.remove(&reply.id.0) {
             Some(UnderWay::Flush(cut)) if reply.result.is_ok() => {
                 if let Err(error) = self.file.forget_before(cut) {
                     let problem = format!("what is kept for a successor: {error}");
-                    return Some(Reply {
+                    return Reply {
                         id: reply.id,
                         result: Err(RequestError::new(ErrorKind::Io, problem)),
-                    });
+                    };
                 }
             }
             Some(UnderWay::Change(from, entries)) => {
@@ -365,7 +367,7 @@ impl Keeping {
             }
             _ => {}
         }
-        Some(reply)
+        reply
     }
 
     /// A flush of our own came back: changes that the service may get now.

@@ -4,6 +4,7 @@
 
 use crate::kept_file::KeptFile;
 use crate::owner::{KeptFor, Owner};
+use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
@@ -140,5 +141,9 @@ pub(crate) fn refused(file: &KeptFile, why: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

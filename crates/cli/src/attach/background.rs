@@ -12,6 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::process::{Child, Command, Stdio};
 
+/// Part of the message about a device that was never made a volume.
+const NO_VOLUME: &str = "expected a Nearhead volume, found no sound superblock";
+
 /// Runs the command.
 pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
     // Found out here, where the user sees it.
@@ -49,10 +52,15 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
         let why = lines.pop().unwrap_or_else(|| {
             format!("attach {}: it ended before there was a device", place.name)
         });
-        lines.iter().for_each(|line| note(line));
-        return Err(why);
+        // The worker logged the same before.
+        lines.iter().filter(|line| !why.contains(line.as_str())).for_each(|line| note(line));
+        let is_blank = why.contains(NO_VOLUME);
+        let advice = if is_blank { "; to make a volume on it: `nearhead create`" } else { "" };
+        return Err(why + advice);
     }
-    lines.iter().for_each(|line| note(line));
+    for line in &lines {
+        note(line);
+    }
     if args.serve.json {
         say(line.trim_end());
     } else {

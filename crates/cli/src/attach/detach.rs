@@ -32,6 +32,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Arguments of `nearhead detach`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub struct DetachArgs {
     /// The attached volume: its name, /dev/nearhead/NAME, its device or its target
     pub what: String,

@@ -99,7 +99,7 @@ impl Identity {
     }
 
     /// The same for a block device with blocks of so many bytes, which can be written or not.
-    pub(super) fn as_block_device(self, (block_bytes, read_only): (u32, bool)) -> Self {
+    pub(super) fn shown_as(self, (block_bytes, read_only): (u32, bool)) -> Self {
         Self { block_bytes, read_only, ..self }
     }
 

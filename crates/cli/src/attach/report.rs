@@ -13,13 +13,8 @@ use std::path::Path;
 pub fn report_of(what: &str, worker: Option<u32>) -> Option<AttachedReport> {
     let named = what.strip_prefix("/dev/nearhead/").unwrap_or(what);
     let known = Place::named(named).ok().and_then(|place| Some((place.facts().ok()?, place)));
-    let (facts, place) = match known {
-        Some(known) => known,
-        None => {
-            let (place, facts) = Place::find(what).ok()?;
-            (facts, place)
-        }
-    };
+    let found = || Place::find(what).ok().map(|(place, facts)| (facts, place));
+    let (facts, place) = known.or_else(found)?;
     Some(report(&place, &facts, worker))
 }
 

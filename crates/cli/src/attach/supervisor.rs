@@ -270,7 +270,7 @@ impl Supervisor<'_> {
         (self.is_ready, self.pause) = (true, PAUSE_MIN);
         if let Some((settings, config)) = self.first.take().filter(|_| self.identity.is_none()) {
             let id = volume.volume_id.clone();
-            let identity = Identity::of(&settings, config, id)?.as_block_device(self.shape);
+            let identity = Identity::of(&settings, config, id)?.shown_as(self.shape);
             self.place.note_identity(&identity)?;
             self.identity = Some(identity);
         }

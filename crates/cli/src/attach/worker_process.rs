@@ -152,13 +152,13 @@ impl Worker {
         let handle =
             pidfd_open(process, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         let ends = handle.try_clone().map_err(failed)?;
-        let heard = hears.clone();
+        let tells_end = hears.clone();
         let watching = std::thread::Builder::new().name("worker".to_owned()).spawn(move || {
             let mut ended = [PollFd::new(&ends, PollFlags::IN)];
             while poll(&mut ended, None) == Err(Errno::INTR) {}
             // How it ended only its parent hears; whether anything is left, its file says.
             let how = if place.keeps_nothing() { "" } else { "ended" };
-            heard(Said::Ended(how.to_owned()));
+            tells_end(Said::Ended(how.to_owned()));
         });
         watching.map_err(failed)?;
         let asking = std::thread::Builder::new().name("readiness".to_owned()).spawn(move || {
