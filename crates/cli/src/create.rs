@@ -207,6 +207,7 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
         Ok(_) => unfinished.finish(),
         // What was written to, or another process got first, stays.
         Err(_) => {
+            unfinished.failed();
             images.iter().chain(&opened).for_each(|path| nearhead_uring::remove_empty_image(path));
         }
     }

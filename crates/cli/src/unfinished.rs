@@ -26,6 +26,8 @@ struct State {
     /// What is left behind that cannot be removed, and what to do about it.
     rest: Option<String>,
     is_finished: bool,
+    /// A signal is being handled, which ends the program.
+    is_interrupted: bool,
 }
 
 /// The files of one command. Ending it by an error is the command's own affair: it removes them itself.
@@ -76,6 +78,14 @@ impl Unfinished {
         locked(&self.state).rest = Some(rest.to_owned());
     }
 
+    /// Making them failed. Where a signal removed them while they were made, that is the reason: its handler reports it and ends the
+    /// program, within [`TRIES`] pauses.
+    pub fn failed(&self) {
+        while locked(&self.state).is_interrupted {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// All of them are whole: they stay.
     pub fn finish(self) {
         locked(&self.state).is_finished = true;
@@ -95,6 +105,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 /// Removes what there is, says so, and ends the program. The lock is held to the end: nothing is finished meanwhile.
 fn interrupted(command: &str, state: &Mutex<State>, signal: i32) {
+    locked(state).is_interrupted = true;
     let mut removed = Vec::new();
     let mut tries = TRIES;
     let state = loop {

@@ -384,7 +384,7 @@ fn a_volume_does_not_open_without_its_data_devices_or_with_others() {
         assert!(told.contains("data device 0 and 1 was not named"), "{command}: {told}");
     }
     // A data device by itself is no volume, and one disk needs no other.
-    run_fails(&scratch, &["check", "data-0.img"], &["found no sound superblock"]);
+    run_fails(&scratch, &["check", "data-0.img"], &["data-0.img is data device 0 of volume"]);
     run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
     let one = with(&["check", "a.img"], "blank.img");
     run_fails(&scratch, &one, &["lies on one device; leave --data-devices out"]);

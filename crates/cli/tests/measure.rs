@@ -206,7 +206,7 @@ fn mistakes_in_figures_are_named_before_anything_is_computed() {
     std::fs::write(&file, "").unwrap();
     let file = file.to_string_lossy();
     let cases: [(&[&str], &str); 3] = [
-        (&["fig99"], "expected one of fig2a, fig2a-1m, fig2b"),
+        (&["fig99"], "expected one of fig2a, fig2a-1m, fig2a-drives, fig2b"),
         (&["fig2a", "--out", &file], "choose another folder with --out"),
         (&["fig2a", "--traces", &file], "expected --traces with a folder"),
     ];

@@ -82,6 +82,8 @@ struct Keeping {
     flush: Option<Cut>,
     /// The last one failed: no other is begun but for changes that wait.
     is_failing: bool,
+    /// An entry of an earlier process could not be carried out: all of them stay until a flush of a client covers them.
+    has_left: bool,
 }
 
 /// A service whose answers outlive the process.
@@ -136,6 +138,7 @@ impl<S: Service> Kept<S> {
             waiting: VecDeque::new(),
             flush: None,
             is_failing: false,
+            has_left: false,
         });
         Ok(kept)
     }
@@ -175,6 +178,10 @@ impl<S: Service> Kept<S> {
     /// The service ended with everything durable: nothing has to be kept any more.
     pub fn everything_is_durable(&mut self) -> io::Result<()> {
         match &mut self.keeping {
+            Some(Keeping { file, has_left: true, .. }) => Err(io::Error::other(format!(
+                "{} could not be carried out, and stay where they are",
+                KeptWrites::of(file).in_words()
+            ))),
             Some(keeping) if keeping.again.is_none() => keeping.file.clear(),
             _ => Ok(()),
         }
@@ -223,12 +230,14 @@ impl<S: Service> Kept<S> {
             self.lose(&error.to_string());
         }
         let Some(keeping) = &mut self.keeping else { return };
+        keeping.has_left |= reply.result.is_err();
         if keeping.again.as_ref().is_some_and(|again| !again.is_flushing) {
             self.carry_on(now);
             return;
         }
         let entries = keeping.again.take().map_or(0, |again| again.entries);
-        let cleared = keeping.file.clear();
+        // Nothing is thrown away that was answered: a process after this one may find a disk that takes it.
+        let cleared = if keeping.has_left { Ok(()) } else { keeping.file.clear() };
         for request in std::mem::take(&mut keeping.held) {
             self.pass_on(request, now);
         }
@@ -357,6 +366,8 @@ impl Keeping {
                         result: Err(RequestError::new(ErrorKind::Io, problem)),
                     };
                 }
+                // The front failed this flush for what was lost: its client knows.
+                self.has_left = false;
             }
             Some(UnderWay::Change(from, entries)) => {
                 self.unanswered.remove(&from);
@@ -377,7 +388,9 @@ impl Keeping {
         let waiting = std::mem::take(&mut self.waiting);
         let Err(error) = &reply.result else {
             // If this fails the old entries stay: they are carried out again for nothing.
-            let _ = self.file.forget_before(cut);
+            if !self.has_left {
+                let _ = self.file.forget_before(cut);
+            }
             return waiting;
         };
         let failed = |request: Request| Reply { id: request.id, result: Err(error.clone()) };

@@ -363,3 +363,21 @@ fn a_write_that_failed_is_not_carried_out_again() {
     assert_eq!(kept_writes(&scratch.0).unwrap(), None);
     assert_eq!(read(&mut scratch.kept(Volatile::default()), 3), 0);
 }
+
+#[test]
+fn kept_writes_that_the_disk_refuses_stay_kept() {
+    let scratch = Scratch::new("kept-refused");
+    let mut first = scratch.kept(Volatile::default());
+    assert!(ask(&mut first, 1, write(3, 7, false)).unwrap().result.is_ok());
+    drop(first);
+    let mut second = scratch.kept(Volatile { is_failing: true, ..Volatile::default() });
+    while second.is_catching_up() {
+        second.drive(Nanos::ZERO);
+    }
+    let problem = second.everything_is_durable().unwrap_err().to_string();
+    assert!(problem.contains("1 writes of 512 bytes"), "{problem}");
+    drop(second);
+    assert!(kept_writes(&scratch.0).unwrap().is_some(), "a later worker carries them out");
+    assert_eq!(read(&mut scratch.kept(Volatile::default()), 3), 7);
+    assert_eq!(kept_writes(&scratch.0).unwrap(), None);
+}

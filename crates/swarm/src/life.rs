@@ -73,7 +73,7 @@ pub(crate) struct Life<'a> {
     pub(crate) stopped_clean: bool,
     /// Faults before the last start.
     pub(crate) faults_at_start: u64,
-    /// Something was damaged without a word.
+    /// Something was damaged silently, or could not be read at an opening that reported it.
     pub(crate) damaged: bool,
     /// And it cannot be taken for the end of what was written.
     pub(crate) buried: bool,
@@ -214,7 +214,7 @@ impl<'a> Life<'a> {
         self.disk.arm(false, 0);
     }
 
-    /// Whether anything was damaged without a word.
+    /// Whether anything was damaged silently, or was reported as unreadable by an opening.
     pub(crate) fn is_damaged(&mut self) -> bool {
         let counts = self.disk.counts();
         let silent = |kind: &FaultKind| kind.is_silent() && counts.of(*kind) > 0;

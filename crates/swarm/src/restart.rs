@@ -158,6 +158,9 @@ impl Life<'_> {
                 return self.refused(&problem);
             }
         }
+        // A record that could not be read is damaged for good: from then on its blocks may read as errors, and never as older ones.
+        let hit = self.disk.counts().of_commands() > before;
+        self.damaged |= under_faults && hit && !self.volume()?.status().damage.is_empty();
         self.disarm();
         self.check_hints()?;
         self.check_content()?;

@@ -220,6 +220,7 @@ fn hex(id: &VolumeId) -> String {
 pub fn restore_superblock(io: &mut SyncIo<'_>, backup: &Backup) -> Result<(), BackupError> {
     let generation = backup.superblock.generation + 1;
     let superblock = Superblock { generation, ..backup.superblock.clone() };
+    data_devices::join(io, &superblock).map_err(|error| failed(&error))?;
     // The owner says that these are its devices: nothing is left that could tell.
     generations::begin(io, &superblock).map_err(|error| failed(&error))?;
     write_superblocks(io, &superblock).map_err(|error| failed(&error))

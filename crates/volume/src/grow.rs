@@ -165,6 +165,9 @@ fn refuse_what_is_behind(
     before: &Superblock,
     (device, capacity): (&str, u64),
 ) -> Result<(), GrowError> {
+    // Of an image file with a broken sector at its end only whole ones can be read.
+    let sector_bytes = u64::from(io.disk().properties().sector_bytes.max(512));
+    let capacity = capacity / sector_bytes * sector_bytes;
     let from = before.layout.device_bytes;
     let bytes = capacity.saturating_sub(from);
     let head = io.read(from, bytes.min(HEAD_BYTES as u64) as usize)?;

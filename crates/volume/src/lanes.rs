@@ -26,6 +26,8 @@ pub struct Lanes<D> {
     /// So many of them, the last ones named, are for further logs of a volume that is made.
     for_logs: usize,
     cache: Option<D>,
+    /// Commands that each device of the volume has, by number of its lane.
+    outstanding: Vec<u32>,
     /// Readable when any device's descriptor is, if there are several.
     wake: Option<OwnedFd>,
 }
@@ -33,7 +35,8 @@ pub struct Lanes<D> {
 /// A volume that lies on one disk.
 impl<D: Disk> From<D> for Lanes<D> {
     fn from(main: D) -> Self {
-        Self { main, map: None, data: Vec::new(), for_logs: 0, cache: None, wake: None }
+        let (data, outstanding) = (Vec::new(), Vec::new());
+        Self { main, map: None, data, for_logs: 0, cache: None, outstanding, wake: None }
     }
 }
 
@@ -210,6 +213,9 @@ impl<D: Disk> Lanes<D> {
     /// Hands a command to its device. The engine is told of the lanes there are, and names no other: a command for one
     /// that is not there must never reach another disk.
     pub(crate) fn submit(&mut self, lane: Lane, submission: Submission, now: Nanos) {
+        if let Some(count) = self.outstanding_on(lane) {
+            *count += 1;
+        }
         let data = lane.data_position().map(usize::from);
         let data = data.and_then(|position| self.data.get_mut(position));
         match (lane, &mut self.map, &mut self.cache, data) {
@@ -227,7 +233,38 @@ impl<D: Disk> Lanes<D> {
 
     /// The next command that is done, on any of them.
     pub(crate) fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.with_cache_too_mut().find_map(|disk| disk.poll(now))
+        let data = (0..).map(Lane::data).zip(&mut self.data);
+        let named = std::iter::once((Lane::MAIN, &mut self.main))
+            .chain(self.map.as_mut().map(|map| (Lane::MAP, map)))
+            .chain(data)
+            .chain(self.cache.as_mut().map(|cache| (Lane::CACHE, cache)));
+        let (lane, completion) =
+            named.into_iter().find_map(|(lane, disk)| Some((lane, disk.poll(now)?)))?;
+        if let Some(count) = self.outstanding_on(lane) {
+            *count = count.saturating_sub(1);
+        }
+        Some(completion)
+    }
+
+    /// Number of commands that the device of `lane` has; not counted for a read cache.
+    fn outstanding_on(&mut self, lane: Lane) -> Option<&mut u32> {
+        let number = usize::from((lane != Lane::CACHE).then_some(lane.0)?);
+        if self.outstanding.len() <= number {
+            self.outstanding.resize(number + 1, 0);
+        }
+        self.outstanding.get_mut(number)
+    }
+
+    /// Whether the queue of a device has room for one more command.
+    pub(crate) fn has_room(&mut self, lane: Lane) -> bool {
+        let disk = match (lane, lane.data_position()) {
+            (Lane::MAIN, _) => Some(&self.main),
+            (Lane::MAP, _) => self.map.as_ref(),
+            (_, Some(position)) => self.data.get(usize::from(position)),
+            _ => None,
+        };
+        let depth = disk.map_or(0, |disk| u32::from(disk.properties().queue_depth_max));
+        self.outstanding_on(lane).is_some_and(|count| *count < depth)
     }
 
     /// When `poll` will next have something, as far as the devices know.

@@ -169,13 +169,16 @@ pub(super) fn run(
     // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
     let device = supervisor.facts.as_ref().map(|facts| facts.device.as_path());
     let _ = backend.give_up(place, device);
-    let ended = ended.and_then(|()| match place.kept_in_words() {
-        None => Ok(()),
+    let ended = match place.kept_in_words() {
+        None => ended,
         Some(writes) => Err(format!(
-            "attached volume {0}: its worker ended, and kept {writes}: they are not durable; `nearhead attach {0}` carries them out",
+            "{0}; kept are {writes}: they are not durable; `nearhead attach {1}` carries them out",
+            ended
+                .err()
+                .unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name)),
             place.name
         )),
-    });
+    };
     // Whatever waits for the end of this process waits for the lock.
     place.remove();
     if let Err(why) = &ended {

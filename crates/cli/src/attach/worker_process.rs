@@ -8,13 +8,15 @@ use crate::report::StatusReport;
 use clap::ValueEnum;
 use nearhead_output::note;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -40,8 +42,17 @@ impl Binary {
     }
 
     fn opened(from: &Path, path: PathBuf) -> Result<Self, String> {
-        match File::open(from) {
-            Ok(file) => Ok(Self { file, path }),
+        // Opening a named pipe would wait for a writer, and the supervisor with it.
+        let found = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(from);
+        let is_file = |file: &File| file.metadata().map(|facts| facts.is_file());
+        match found.and_then(|file| Ok((is_file(&file)?, file))) {
+            Ok((true, file)) => Ok(Self { file, path }),
+            Ok((false, _)) => {
+                Err(format!("{}: expected a program, found no regular file", path.display()))
+            }
             Err(error) => Err(format!("{}: expected a program, found {error}", path.display())),
         }
     }

@@ -73,6 +73,9 @@ pub fn run(args: &MkfsArgs) -> Result<(), String> {
         give_back(&mut offline, size)?;
         copy(&file, &mut offline)
     });
+    if made.is_err() {
+        unfinished.failed();
+    }
     // It is gone in any case: no command needs it.
     let _ = std::fs::remove_file(&path);
     made?;

@@ -6,7 +6,7 @@
 //! The number of failures is bounded over a whole recovery, past which a failing piece counts as unreadable at once. It
 //! never waits, and never reports bytes as read that the device did not deliver.
 
-use nearhead_disk::{At, Buffer, BufferMut, DiskError, DiskErrorKind, Payload, RangeSet};
+use nearhead_disk::{At, Buffer, BufferMut, DiskError, DiskErrorKind, Lane, Payload, RangeSet};
 use std::ops::Range;
 
 /// Attempts at the whole read before it is split.
@@ -16,7 +16,7 @@ const SECTOR_TRIES: u32 = 2;
 /// Sizes of pieces, in bytes, before single sectors: few failures for each bad sector, which may take seconds each.
 const PIECES: [u64; 2] = [64 << 10, 4 << 10];
 /// Failed commands of one recovery after which nothing is retried or split any more.
-pub(super) const FAILURES_MAX: u32 = 4096;
+pub(super) const FAILURES_MAX: u32 = 512;
 
 /// Bytes that were read, and which of them were not.
 #[derive(Debug)]
@@ -82,6 +82,11 @@ impl CarefulRead {
             unread: RangeSet::new(),
             why: String::new(),
         }
+    }
+
+    /// The device that is read.
+    pub(super) fn lane(&self) -> Lane {
+        self.at.lane
     }
 
     /// Takes the completion of the command that reads [`CarefulRead::current`]; `failures_left` is counted down.

@@ -1,5 +1,6 @@
 //! A recovery by itself: what it asks for, in which order, and how it ends, without an engine or a disk.
 
+use super::careful::FAILURES_MAX;
 use super::find::ScanContext;
 use super::{Next, Recovered, Recovery, Refusal, Terms};
 use crate::config::MapPlace;
@@ -79,6 +80,30 @@ fn stopped(offset: u64) -> Vec<u8> {
 
 fn broken() -> DiskError {
     DiskError { kind: DiskErrorKind::Io, detail: "broken".to_owned() }
+}
+
+#[test]
+fn a_device_that_goes_away_ends_recovery_also_by_consent() {
+    let kinds =
+        [(DiskErrorKind::Gone, false), (DiskErrorKind::Gone, true), (DiskErrorKind::Io, false)];
+    for (kind, accept_loss) in kinds {
+        let terms = Terms { accept_loss, rebuild: true, ..Terms::default() };
+        let mut recovery = Recovery::new(place(), on_disk(), terms);
+        let (mut next, mut reads) = (recovery.next(None), 0);
+        let problem = loop {
+            match next {
+                Next::Read { .. } => {
+                    reads += 1;
+                    next = recovery.next(Some(Err(DiskError { kind, ..broken() })));
+                }
+                Next::Refuse(refusal) => break refusal.problem,
+                Next::Flush { .. } | Next::Open(_) => panic!("{kind:?}: it goes on"),
+            }
+        };
+        assert!(problem.contains("nothing was changed"), "{kind:?}: {problem}");
+        let reads_max = if kind == DiskErrorKind::Gone { 1 } else { FAILURES_MAX };
+        assert!(reads <= reads_max, "{kind:?}: {reads} reads");
+    }
 }
 
 #[test]

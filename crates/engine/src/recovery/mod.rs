@@ -102,7 +102,7 @@ impl Refusal {
     }
 }
 
-/// What it was told to do, and on what.
+/// Conditions of a recovery.
 #[derive(Default)]
 struct Terms {
     accept_loss: bool,
@@ -110,6 +110,8 @@ struct Terms {
     base: Option<Arc<Vec<u8>>>,
     /// Devices of which what was read may still be lost, and a flush is allowed.
     flushes: Vec<Lane>,
+    /// Devices that are configured as missing.
+    absent: Vec<Lane>,
 }
 
 /// The state between two reads.
@@ -160,6 +162,7 @@ impl Recovery {
             rebuild: config.rebuild,
             base,
             flushes: if flushes { volatile_lanes(setup) } else { Vec::new() },
+            absent: setup.absent_devices.iter().copied().map(Lane::data).collect(),
         };
         Self { paged, ..Self::new(ScanContext::new(setup), setup.map, terms) }
     }
@@ -196,15 +199,42 @@ impl Recovery {
     pub(crate) fn next(&mut self, done: Option<Result<Payload, DiskError>>) -> Next {
         let Some(result) = done else { return self.begin() };
         let Some(mut reading) = self.reading.take() else { return self.on_flush(result) };
-        let is_gone = |error: &DiskError| error.kind == DiskErrorKind::Gone;
-        self.is_device_gone |= result.as_ref().err().is_some_and(is_gone);
-        match reading.next(result, &mut self.failures_left) {
+        let error = result.as_ref().err().cloned();
+        let progress = reading.next(result, &mut self.failures_left);
+        if let Some(problem) =
+            error.and_then(|error| self.whole_device_failed(&error, reading.lane()))
+        {
+            self.step = Step::Done;
+            return self.refuse(problem);
+        }
+        match progress {
             Progress::Read { at, len } => {
                 self.reading = Some(reading);
                 Next::Read { at, len: len as u32 }
             }
             Progress::Done(piece) => self.on_read(piece),
         }
+    }
+
+    /// Why recovery ends because of `error`, if the device failed and not a place on it. Its records are not lost, so none of
+    /// them may count as damaged: the next snapshot would make that durable.
+    fn whole_device_failed(&mut self, error: &DiskError, lane: Lane) -> Option<String> {
+        let is_gone = error.kind == DiskErrorKind::Gone;
+        if self.terms.absent.contains(&lane) {
+            self.is_device_gone |= is_gone;
+            return None;
+        }
+        if is_gone {
+            return Some(format!(
+                "a device went away while the volume was read: {error}; nothing was changed: bring it back and open the volume again"
+            ));
+        }
+        (self.failures_left == 0 && !self.terms.accept_loss).then(|| {
+            format!(
+                "{FAILURES_MAX} reads failed, the last one with: {error}; nothing was changed: mend the device or its connection, or see \
+                 what would be lost with `nearhead repair --dry-run` and accept the loss with `nearhead repair --accept-loss`"
+            )
+        })
     }
 
     fn on_read(&mut self, piece: Piece) -> Next {

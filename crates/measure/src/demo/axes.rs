@@ -121,10 +121,7 @@ impl Axes {
             (line.names()[2].to_owned(), means)
         });
         BarChart {
-            title: &format!(
-                "Until 20 small writes are durable, beside big {}s: {drive}",
-                kind.name()
-            ),
+            title: &format!("Durable writes under bulk {}s: {drive}", kind.name()),
             unit: "ms, logarithmic",
             groups: OUTSTANDING.iter().map(|count| format!("{count} outstanding")).collect(),
             series: series.collect(),

@@ -1,7 +1,8 @@
 //! The generations of an open volume: raised before its first change, and once it was stopped in order.
 //!
-//! What stays true: no command of the engine that changes a device leaves before every device has the generation of this opening;
-//! reads never wait. A volume that changes nothing keeps its generations, so stopping it again writes nothing. A device that does
+//! What stays true: no command of the engine that changes a device leaves before every device has the generation of this opening.
+//! A write of a raise leaves only where the device's queue has room, so all that the engine sends during a raise is held, reads as
+//! well: the engine fills the queue by itself. A volume that changes nothing keeps its generations, so stopping it again writes nothing. A device that does
 //! not take its generation keeps the old one, and the volume's own device says so. If that one fails, the changes that wait fail.
 
 use super::{Cause, Generations, LabelWrite, Raise};
@@ -34,8 +35,30 @@ struct UnderWay {
     raise: Raise,
     /// Its writes, by their numbers.
     writes: Vec<LabelWrite>,
+    /// Numbers of those that have not left: the queue of their device was full.
+    pending: VecDeque<usize>,
     answered: usize,
     failed: Option<DiskError>,
+}
+
+impl UnderWay {
+    /// Sends those pending writes for which their devices have room; says whether there was one. Each completion of the device
+    /// makes room, and is followed by another call.
+    fn send<D: Disk>(&mut self, lanes: &mut Lanes<D>, now: Nanos) -> bool {
+        let before = self.pending.len();
+        for number in std::mem::take(&mut self.pending) {
+            let Some(write) = self.writes.get(number) else { continue };
+            if !lanes.has_room(write.at.lane) {
+                self.pending.push_back(number);
+                continue;
+            }
+            let (ticket, command) =
+                (Ticket::new(CommandId(FIRST_ID + number as u64)), write.command());
+            let submission = Submission { ticket, class: Class::Durable, command };
+            lanes.submit(write.at.lane, submission, now);
+        }
+        self.pending.len() < before
+    }
 }
 
 /// The generations of an open volume.
@@ -69,7 +92,7 @@ impl Raising {
         self.phase == Phase::Left
     }
 
-    /// Keeps a command that changes something until the devices have their generation; gives back any other.
+    /// Keeps a command that changes something, and each one after it, until the devices have their generation; gives back any other.
     pub(crate) fn hold(&mut self, lane: Lane, submission: Submission) -> Option<Submission> {
         let changes = !matches!(submission.command, Command::Read { .. } | Command::Flush);
         let is_of_volume = lane != Lane::CACHE;
@@ -78,10 +101,7 @@ impl Raising {
             self.phase = if raise.is_some() { Phase::Opening } else { Phase::Opened };
             self.begin(raise);
         }
-        let waits = self.phase == Phase::Opening
-            && is_of_volume
-            && !matches!(submission.command, Command::Read { .. });
-        if waits {
+        if self.phase == Phase::Opening && is_of_volume {
             self.held.0.push_back((lane, submission));
             return None;
         }
@@ -89,8 +109,9 @@ impl Raising {
     }
 
     fn begin(&mut self, raise: Option<Raise>) {
+        let (writes, pending, answered) = (Vec::new(), VecDeque::new(), 0);
         self.under_way =
-            raise.map(|raise| UnderWay { raise, writes: Vec::new(), answered: 0, failed: None });
+            raise.map(|raise| UnderWay { raise, writes, pending, answered, failed: None });
     }
 
     /// The engine has ended, in order if all of the volume is durable. The first call counts.
@@ -110,7 +131,7 @@ impl Raising {
 
     /// Keeps an answer to one of its own commands; gives back any other.
     pub(crate) fn take_own(&mut self, completion: Completion) -> Option<Completion> {
-        let Some(UnderWay { raise, writes, answered, failed }) = &mut self.under_way else {
+        let Some(UnderWay { raise, writes, answered, failed, .. }) = &mut self.under_way else {
             return Some(completion);
         };
         let number = completion.id.0.checked_sub(FIRST_ID);
@@ -132,29 +153,27 @@ impl Raising {
         now: Nanos,
         refused: &mut Vec<Completion>,
     ) -> bool {
-        let Some(UnderWay { raise, writes, answered, failed }) = &mut self.under_way else {
-            return false;
-        };
-        if *answered < writes.len() {
-            return false;
+        let Some(under_way) = &mut self.under_way else { return false };
+        if under_way.answered < under_way.writes.len() {
+            return under_way.send(lanes, now);
         }
-        if let Some(next) = raise.next_writes().filter(|_| failed.is_none()) {
-            (*writes, *answered) = (next, 0);
-            for (id, write) in (FIRST_ID..).zip(writes.iter()) {
-                let (ticket, command) = (Ticket::new(CommandId(id)), write.command());
-                let submission = Submission { ticket, class: Class::Durable, command };
-                lanes.submit(write.at.lane, submission, now);
-            }
-            return true;
+        if let Some(next) = under_way.raise.next_writes().filter(|_| under_way.failed.is_none()) {
+            (under_way.pending, under_way.answered) = ((0..next.len()).collect(), 0);
+            under_way.writes = next;
+            return under_way.send(lanes, now);
         }
+        let UnderWay { raise, failed, .. } = under_way;
         match failed.take() {
             None => self.found = Some(raise.clone().done()),
             // Begun again by the next change.
             Some(error) => {
-                let held = std::mem::take(&mut self.held.0);
-                refused.extend(
-                    held.into_iter().map(|(_, one)| one.ticket.complete(Err(error.clone()))),
-                );
+                for (lane, one) in std::mem::take(&mut self.held.0) {
+                    if matches!(one.command, Command::Read { .. }) {
+                        lanes.submit(lane, one, now);
+                    } else {
+                        refused.push(one.ticket.complete(Err(error.clone())));
+                    }
+                }
                 self.under_way = None;
                 self.phase =
                     if self.phase == Phase::Opening { Phase::Unchanged } else { Phase::Left };

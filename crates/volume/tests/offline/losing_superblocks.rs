@@ -8,7 +8,7 @@ use crate::watched::{UNREADABLE, Watched};
 use nearhead_disk::Nanos;
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_format::snapshot::{BodyItem, HintRange, LogState};
-use nearhead_format::superblock::{FEATURE_BLANK_MAP, features_of};
+use nearhead_format::superblock::{FEATURE_BLANK_MAP, FEATURE_GENERATIONS, features_of};
 use nearhead_format::{AckMode, Entry, Label, Place, RecordHeader, SnapshotHeader, Superblock};
 use nearhead_models::Store;
 use nearhead_volume::grow::{grow, plan};
@@ -82,7 +82,9 @@ pub(crate) fn found(medium: &Medium, known: &Known) -> Result<Fit, String> {
 
 /// The lost one but for what nothing on the disk tells.
 pub(crate) fn assert_lost(fit: &Fit, lost: &Superblock, name: &str) {
-    let expected = Superblock { generation: 1 << 32, ..lost.clone() };
+    // Generations begin when it is written again.
+    let feature_ro_compat = lost.feature_ro_compat & !FEATURE_GENERATIONS;
+    let expected = Superblock { generation: 1 << 32, feature_ro_compat, ..lost.clone() };
     assert_eq!(fit.superblock, expected, "{name}");
 }
 
