@@ -47,7 +47,13 @@ pub fn carry_out(part: &Part, open: &Open, path: &Path) -> Outcome {
         What::Write(way, number) => {
             let mut buffer = BufferMut::zeroed(len as usize);
             buffer.copy_from_slice(&content::bytes(number, at, len));
-            Outcome::of(file_of(open, way).write_at(&buffer, at).map(|count| count as u64))
+            let written = file_of(open, way).write_at(&buffer, at).map(|count| count as u64);
+            // What only the page cache has is lost with a device that dies, so that nothing could be compared afterwards.
+            let synced = |count| match way {
+                Way::Direct => Ok(count),
+                Way::Buffered => open.buffered.sync_data().map(|()| count),
+            };
+            Outcome::of(written.and_then(synced))
         }
         What::Read(way) => {
             let mut buffer = BufferMut::zeroed(len as usize);
