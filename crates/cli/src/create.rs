@@ -203,13 +203,12 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
         .and_then(|()| {
             create_on(args, &options, &[images.clone(), opened.clone()].concat(), &unfinished)
         });
-    match &made {
-        Ok(_) => unfinished.finish(),
+    if made.is_ok() {
+        unfinished.finish();
+    } else {
+        unfinished.failed();
         // What was written to, or another process got first, stays.
-        Err(_) => {
-            unfinished.failed();
-            images.iter().chain(&opened).for_each(|path| nearhead_uring::remove_empty_image(path));
-        }
+        images.iter().chain(&opened).for_each(|path| nearhead_uring::remove_empty_image(path));
     }
     made
 }
