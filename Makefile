@@ -106,7 +106,7 @@ fuzz: ## every boundary to hostile input for FUZZ_SECONDS (60) each
 .PHONY: images
 images: ## IMAGES (100000000) outcomes of cuts in short workloads, on every core; IMAGES_FROM goes on at that workload
 	@if [ $(IMAGES) -gt 0 ]; then \
-	    IMAGES=$(IMAGES) EXHAUSTIVE_FROM=$(or $(IMAGES_FROM),0) $(CARGO) test --quiet --profile sim \
+	    IMAGES=$(IMAGES) EXHAUSTIVE_FROM=$(or $(IMAGES_FROM),0) $(CARGO) test --quiet \
 	        --package nearhead-volume --test laws every_outcome -- --nocapture; \
 	fi
 

@@ -1,4 +1,4 @@
-//! The swarm simulator, built fast and with every assertion, and run with the arguments given.
+//! The swarm simulator, built as the tests are, and run with the arguments given.
 //!
 //! `ci` runs some hundred seeds, those that once failed, and a campaign, the same ones each time: what others find is
 //! older than the change at hand, and must not hide what the change did. `make soak` takes new ones, for hours.
@@ -23,7 +23,7 @@ pub(crate) const MEMORY: [(&str, &str); 2] =
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
-    command.args(["run", "--quiet", "--profile", "sim", "--package", "nearhead-swarm"]);
+    command.args(["run", "--quiet", "--package", "nearhead-swarm"]);
     command.args(["--bin", "nearhead-sim", "--"]).args(arguments).envs(MEMORY);
     match command.current_dir(root).stdin(Stdio::null()).status() {
         Ok(status) => status.success(),

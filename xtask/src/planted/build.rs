@@ -52,8 +52,7 @@ pub(super) fn build<'a>(
     targets: impl Iterator<Item = &'a str>,
 ) -> Option<Programs> {
     let mut command = sandbox.cargo();
-    command.args(["test", "--no-run", "--profile", "sim"]);
-    command.args(["--message-format", "json-render-diagnostics"]);
+    command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     // All tests of these packages take several times as long to build. A library is called like its package.
     let libraries: Vec<String> = PACKAGES.iter().map(|package| package.replace('-', "_")).collect();

@@ -6,7 +6,7 @@
 //! The number of failures is bounded over a whole recovery, past which a failing piece counts as unreadable at once. It
 //! never waits, and never reports bytes as read that the device did not deliver.
 
-use nearhead_disk::{At, Buffer, BufferMut, DiskError, DiskErrorKind, Lane, Payload, RangeSet};
+use nearhead_disk::{At, Buffer, BufferMut, DiskError, DiskErrorKind, Payload, RangeSet};
 use std::ops::Range;
 
 /// Attempts at the whole read before it is split.
@@ -84,9 +84,9 @@ impl CarefulRead {
         }
     }
 
-    /// The device that is read.
-    pub(super) fn lane(&self) -> Lane {
-        self.at.lane
+    /// The first byte that is read.
+    pub(super) fn at(&self) -> At {
+        self.at
     }
 
     /// Takes the completion of the command that reads [`CarefulRead::current`]; `failures_left` is counted down.
@@ -126,8 +126,9 @@ impl CarefulRead {
 
     /// Decides what follows from an error; nothing if the piece is given up.
     fn failed(&mut self, error: DiskError, failures_left: &mut u32) -> Option<Progress> {
-        *failures_left = failures_left.saturating_sub(1);
-        let may_succeed = error.kind == DiskErrorKind::Io && *failures_left > 0;
+        let is_of_place = error.kind == DiskErrorKind::Io;
+        *failures_left = failures_left.saturating_sub(u32::from(is_of_place));
+        let may_succeed = is_of_place && *failures_left > 0;
         if may_succeed && self.tries_left > 0 {
             self.tries_left -= 1;
             return Some(self.read());
@@ -236,8 +237,12 @@ mod tests {
 
     #[test]
     fn a_device_that_is_gone_is_asked_once_and_a_dead_one_a_bounded_number_of_times() {
-        let (piece, failed) = read(|_| Some(DiskErrorKind::Gone));
-        assert_eq!((piece.unread.total(), failed), (1 << 20, 1));
+        let mut asked = 0;
+        let (piece, failed) = read(|_| {
+            asked += 1;
+            Some(DiskErrorKind::Gone)
+        });
+        assert_eq!((piece.unread.total(), asked, failed), (1 << 20, 1, 0));
         let (piece, failed) = read(|_| Some(DiskErrorKind::Io));
         assert_eq!((piece.unread.total(), failed), (1 << 20, FAILURES_MAX));
     }

@@ -45,6 +45,7 @@ use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{FragmentCell, HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a sound snapshot said.
@@ -110,8 +111,8 @@ struct Terms {
     base: Option<Arc<Vec<u8>>>,
     /// Devices of which what was read may still be lost, and a flush is allowed.
     flushes: Vec<Lane>,
-    /// Devices that are configured as missing.
-    absent: Vec<Lane>,
+    /// Addresses of devices that were missing before the recovery began.
+    absent: Vec<Range<u64>>,
 }
 
 /// The state between two reads.
@@ -162,7 +163,7 @@ impl Recovery {
             rebuild: config.rebuild,
             base,
             flushes: if flushes { volatile_lanes(setup) } else { Vec::new() },
-            absent: setup.absent_devices.iter().copied().map(Lane::data).collect(),
+            absent: absent_addresses(setup),
         };
         Self { paged, ..Self::new(ScanContext::new(setup), setup.map, terms) }
     }
@@ -202,7 +203,7 @@ impl Recovery {
         let error = result.as_ref().err().cloned();
         let progress = reading.next(result, &mut self.failures_left);
         if let Some(problem) =
-            error.and_then(|error| self.whole_device_failed(&error, reading.lane()))
+            error.and_then(|error| self.whole_device_failed(&error, reading.at()))
         {
             self.step = Step::Done;
             return self.refuse(problem);
@@ -218,9 +219,10 @@ impl Recovery {
 
     /// Why recovery ends because of `error`, if the device failed and not a place on it. Its records are not lost, so none of
     /// them may count as damaged: the next snapshot would make that durable.
-    fn whole_device_failed(&mut self, error: &DiskError, lane: Lane) -> Option<String> {
+    fn whole_device_failed(&mut self, error: &DiskError, at: At) -> Option<String> {
         let is_gone = error.kind == DiskErrorKind::Gone;
-        if self.terms.absent.contains(&lane) {
+        let is_absent = |addresses: &Range<u64>| addresses.contains(&at.offset);
+        if at.lane == Lane::MAIN && self.terms.absent.iter().any(is_absent) {
             self.is_device_gone |= is_gone;
             return None;
         }
@@ -302,4 +304,11 @@ impl Recovery {
 fn volatile_lanes(setup: &Setup) -> Vec<Lane> {
     let volatile = setup.devices().filter(|(_, facts)| facts.volatile_cache);
     volatile.map(|(lane, _)| lane).collect()
+}
+
+/// The addresses of data devices that are missing. A read names the volume's own disk and such an address.
+fn absent_addresses(setup: &Setup) -> Vec<Range<u64>> {
+    let devices = (0..).zip(setup.layout.data_devices());
+    let absent = devices.filter(|(position, _)| setup.absent_devices.contains(position));
+    absent.map(|(_, addresses)| addresses).collect()
 }

@@ -1,6 +1,6 @@
 //! Every outcome of a cut at every moment of a short workload, on one preset for each way records go.
 //!
-//! One in seven of the sequences of three is run: `EXHAUSTIVE_STRIDE=1` runs all, `EXHAUSTIVE_STRIDE=11` is a quick look.
+//! One in thirteen of the sequences of three is run: `EXHAUSTIVE_STRIDE=1` runs all, `EXHAUSTIVE_STRIDE=11` is a quick look.
 //! `IMAGES=100000000` goes on, with more tears and sequences of four and five, until so many different images
 //! were recovered (`make soak`); `EXHAUSTIVE_FROM=n` begins there at workload n, where an earlier run ended.
 
@@ -9,7 +9,7 @@ use nearhead_laws::options::Options;
 use nearhead_volume::Presets;
 
 /// Of the sequences of three one in so many is run, if nobody says otherwise; a soak runs all.
-const STRIDE: u64 = 7;
+const STRIDE: u64 = 13;
 /// The same where there are several devices.
 const STRIDE_ON_SEVERAL_DEVICES: u64 = 77;
 
