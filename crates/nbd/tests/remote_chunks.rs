@@ -125,10 +125,17 @@ fn a_read_may_come_in_pieces_in_any_order() {
 fn an_error_of_a_read_is_that_commands_and_its_words_are_let_pass() {
     let words = [&5_u32.to_be_bytes()[..], &4_u16.to_be_bytes(), b"oops"].concat();
     let error = with_server(
-        move |request, stream| {
-            let data = chunk_of(request, 0, chunk::OFFSET_DATA, None, &piece(0, &[1; 512]));
-            let error = chunk_of(request, chunk::DONE, chunk::ERROR, None, &words);
-            stream.write_all(&[data, error].concat()).unwrap();
+        move |first, stream| {
+            let mut request: [u8; 32] = first.try_into().unwrap();
+            loop {
+                let data = chunk_of(&request, 0, chunk::OFFSET_DATA, None, &piece(0, &[1; 512]));
+                let error = chunk_of(&request, chunk::DONE, chunk::ERROR, None, &words);
+                stream.write_all(&[data, error].concat()).unwrap();
+                // A read that failed is tried again.
+                if stream.read_exact(&mut request).is_err() {
+                    break;
+                }
+            }
         },
         |disk| {
             let error = SyncIo::in_real_time(&mut *disk, Instant::now()).read(0, 4096).unwrap_err();

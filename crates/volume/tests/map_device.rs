@@ -124,7 +124,7 @@ fn a_flush_for_a_client_does_not_wait_for_a_slow_map_device() {
     let slow_us = 500_000;
     let mut run = open(made_on(7, disk_of(64 << 20, 50), disk_of(4 << 20, slow_us)), Nanos::ZERO);
     // The first change raises the generation of every device, the map device among them.
-    let first = run.write(0..1, 1);
+    let first = run.write(400..401, 1);
     run.wait(first);
     let bytes = BufferMut::copy_of(&vec![7; 1 << 20]).freeze();
     let from = run.now;

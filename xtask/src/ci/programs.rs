@@ -10,12 +10,19 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Programs that run at once, on any machine: each has threads for all cores already.
 const AT_ONCE: usize = 2;
+
+/// Duration after which a program is stopped: several times what the longest one takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(25 * 60);
+
+/// Wait for lines of a program that ended: a process that it started may keep its output open.
+const WAIT_AFTER_END: Duration = Duration::from_secs(2);
 
 /// Targets with much to do, which begin first: last, one of them would go on alone.
 const LONG: [&str; 4] = ["laws", "nth_failure", "losing_disk", "shingled"];
@@ -29,6 +36,8 @@ struct Program {
     /// What chooses it of the package: `--test laws`, say.
     target: Vec<String>,
     executable: PathBuf,
+    /// It is stopped after that.
+    limit: Duration,
 }
 
 /// Durations of the test programs.
@@ -115,7 +124,8 @@ fn program_in(message: &Value) -> Option<Program> {
         kind @ ("bin" | "test" | "example" | "bench") => vec![format!("--{kind}"), name.to_owned()],
         _ => vec!["--lib".to_owned()],
     };
-    Some(Program { package, folder, target, executable: PathBuf::from(executable?) })
+    let executable = PathBuf::from(executable?);
+    Some(Program { package, folder, target, executable, limit: LIMIT })
 }
 
 impl Program {
@@ -136,22 +146,85 @@ impl Program {
                 return (output, format!("{name}: cannot be run: {error}"));
             }
         };
-        let stdout = child.stdout.take().into_iter();
-        let lines = stdout.flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
-        for line in lines.map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
+        let lines = lines_of(child.stdout.take());
+        let ended = read_to_end(&mut child, &lines, self.limit, |line| {
             if output.read_line(&line) {
-                shown.push(line.into_owned());
+                shown.push(line);
             }
-        }
-        let status = child.wait();
-        if !status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-            let ended = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        });
+        if ended.as_deref() != Ok("exit status: 0") {
+            let ended = ended.unwrap_or_else(|problem| problem);
             shown.push(format!("{ended}; repeat with: {name}"));
             output.end_with_failure();
         }
         (output, shown.join("\n"))
     }
+}
+
+/// The lines of a program's output, from a thread that ends with it.
+fn lines_of(stdout: Option<ChildStdout>) -> Receiver<String> {
+    let (lines, receiver) = channel();
+    std::thread::spawn(move || {
+        let read = stdout.into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
+        for line in read.map_while(Result::ok) {
+            if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Passes lines on until the program ended and its output did, and gives its exit status in words. A program that is not over
+/// after `limit` is killed.
+fn read_to_end(
+    child: &mut Child,
+    lines: &Receiver<String>,
+    limit: Duration,
+    mut take: impl FnMut(String),
+) -> Result<String, String> {
+    let deadline = Instant::now() + limit;
+    let mut ended: Option<(String, Instant)> = None;
+    loop {
+        match lines.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => take(line),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = ended.map(|(status, _)| Ok(status));
+                return status.unwrap_or_else(|| wait(child, deadline));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if ended.is_none() {
+            let status = child.try_wait().map_err(|error| error.to_string())?;
+            ended = status.map(|status| (status.to_string(), Instant::now()));
+        }
+        match &ended {
+            Some((status, at)) if at.elapsed() > WAIT_AFTER_END => return Ok(status.clone()),
+            None if Instant::now() > deadline => return stop(child, limit),
+            _ => {}
+        }
+    }
+}
+
+/// The exit status of a program whose output is over.
+fn wait(child: &mut Child, deadline: Instant) -> Result<String, String> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.to_string()),
+            Ok(None) if Instant::now() > deadline => return stop(child, Duration::ZERO),
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn stop(child: &mut Child, limit: Duration) -> Result<String, String> {
+    let killed = child.kill().and_then(|()| child.wait());
+    let problem = killed.err().map(|error| format!(" ({error})")).unwrap_or_default();
+    let minutes = limit.as_secs() / 60;
+    Err(format!(
+        "did not end within {minutes} minutes and was stopped{problem}; tests that ran for more than 60 seconds are named above"
+    ))
 }
 
 #[cfg(test)]
@@ -173,6 +246,7 @@ mod tests {
             folder: PathBuf::from("/x/crates/volume"),
             target: target.iter().map(|word| (*word).to_owned()).collect(),
             executable: PathBuf::from("/x/laws-1"),
+            limit: LIMIT,
         };
         let (named, unnamed) = (
             "path+file:///x/crates/volume#nearhead-volume@0.1.0",
@@ -187,6 +261,10 @@ mod tests {
     }
 
     fn of_shell(script: &str) -> (TestOutput, String) {
+        of_shell_within(script, LIMIT)
+    }
+
+    fn of_shell_within(script: &str, limit: Duration) -> (TestOutput, String) {
         // The shell takes `--show-output` for the name of what it runs.
         let folder = std::env::temp_dir().join(format!("nearhead-programs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -195,7 +273,7 @@ mod tests {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&executable, mode).unwrap();
         let (package, target) = ("nearhead-x".to_owned(), vec!["--lib".to_owned()]);
-        Program { package, folder, target, executable }.run()
+        Program { package, folder, target, executable, limit }.run()
     }
 
     #[test]
@@ -206,5 +284,17 @@ mod tests {
         let (output, shown) = of_shell(&format!("{well}; kill -9 $$"));
         assert!(!output.is_success(), "{shown}");
         assert!(shown.contains("repeat with: cargo test --package nearhead-x --lib"), "{shown}");
+    }
+    #[test]
+    fn a_process_that_keeps_the_output_open_holds_up_nothing() {
+        let (output, shown) = of_shell("echo 'test result: ok. 2 passed; 0 failed'; sleep 60 &");
+        assert!(shown.contains("2 passed") && output.is_success(), "{shown}");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_stopped_and_named() {
+        let (output, shown) =
+            of_shell_within("echo begun; exec sleep 60", Duration::from_millis(1));
+        assert!(!output.is_success() && shown.contains("was stopped"), "{shown}");
     }
 }

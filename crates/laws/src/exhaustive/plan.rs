@@ -18,6 +18,9 @@ const LENGTH_MAX_IN_SOAK: u32 = 5;
 /// A prime, larger than any factor of the number of groups: multiples of it visit every group once.
 const SPREAD: u64 = 1_000_000_007;
 
+/// Strides from which on sequences of two are left out, too, and the stride among them.
+const STRIDES_OF_PAIRS: [(u64, u64); 2] = [(4000, 25), (400, 5)];
+
 /// The workloads of one run.
 pub(super) struct Plan {
     configurations: u64,
@@ -32,9 +35,18 @@ impl Plan {
     }
 
     fn count(&self, length: u32) -> u64 {
-        let total = sequences(length) * self.configurations;
-        // Spread over operations and configurations alike if the stride is odd and no multiple of 3.
-        if length == LENGTH_MAX { total.div_ceil(self.stride) } else { total }
+        (sequences(length) * self.configurations).div_ceil(self.stride_of(length))
+    }
+
+    /// Of the sequences of this length one in so many is run. They spread over operations and configurations alike if the
+    /// stride is odd and no multiple of 3.
+    fn stride_of(&self, length: u32) -> u64 {
+        let of_pairs = || STRIDES_OF_PAIRS.into_iter().find(|(from, _)| self.stride >= *from);
+        match length {
+            LENGTH_MAX => self.stride,
+            2 => of_pairs().map_or(1, |(_, stride)| stride),
+            _ => 1,
+        }
     }
 
     /// How many there are.
@@ -51,7 +63,7 @@ impl Plan {
             length += 1;
         }
         if length <= LENGTH_MAX {
-            let number = if length == LENGTH_MAX { number * self.stride } else { number };
+            let number = number * self.stride_of(length);
             let configuration = (number % self.configurations) as usize;
             return (Sequence::new(length, number / self.configurations), configuration);
         }

@@ -11,6 +11,7 @@ use nearhead_uring::{Engine, OpenOptions, RealDisk, create_image};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::{Duration, Instant};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Threads];
@@ -153,6 +154,14 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         let _ = process::Command::new("losetup").arg("--detach").arg(&self.path).status();
+        // The kernel detaches once the last process has closed it, such as one that lists all loop devices. A test that gets the
+        // same number would find it attached.
+        let name = self.path.file_name().unwrap_or_default().to_owned();
+        let attached = Path::new("/sys/block").join(name).join("loop/backing_file");
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while attached.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
