@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub struct RepairArgs {
     /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
-    /// Say all that would be done and given up, and change nothing; exit code 1 if something would be given up
+    /// Say all that would be done and given up, and change nothing; exit code 1 if something would be given up or cannot be read
     #[arg(long)]
     pub dry_run: bool,
     /// Give up what has no sound copy; what that is will be listed
@@ -134,7 +134,15 @@ fn go_on(
     } else {
         tell(&report);
     }
-    refused.map_or(Ok(()), |why| Err(needs_consent(args, &why, again)))
+    if let Some(why) = refused {
+        return Err(needs_consent(args, &why, again));
+    }
+    report.remaining_losses().filter(|_| !args.accept_loss).map_or(Ok(()), |losses| {
+        Err(format!(
+            "repair {}: {losses}; write these bytes again, from a backup; --accept-loss ends with exit code 0 all the same",
+            args.target
+        ))
+    })
 }
 
 fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected, String> {

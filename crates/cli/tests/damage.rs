@@ -144,6 +144,12 @@ fn a_rotten_logged_block_is_named_read_as_an_error_and_can_be_forgotten() {
     let repair = finding["repair"].as_str().unwrap();
     let log = repair.rsplit(' ').next().unwrap().to_owned();
     assert!(repair.contains("forget-log"), "{repair}");
+    // What a check counts and no repair can mend is listed, and the exit code says so.
+    let listed = ["4096 client bytes in 1 ranges, listed above, cannot be read"];
+    for args in [&["repair", "a.img", "--dry-run"][..], &["repair", "a.img"]] {
+        run_fails(&scratch, args, &listed);
+    }
+    run_ok(&scratch, &["repair", "a.img", "--accept-loss"]);
 
     let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
     let mut client = Client::connect(&daemon.socket).unwrap();

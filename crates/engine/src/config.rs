@@ -122,6 +122,8 @@ pub struct Setup {
     /// The bands of the client's address space, on a shingled disk: homes in one band are written
     /// together, as the whole band.
     pub bands: Option<Zones>,
+    /// A track table of the volume cannot be read, or is not sound: records may have been placed by it.
+    pub tracks_are_doubtful: bool,
 }
 
 impl Setup {

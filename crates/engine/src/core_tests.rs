@@ -36,6 +36,7 @@ pub(crate) fn core_of(kind: LayoutKind, configure: impl FnOnce(&mut Config)) -> 
         map: MapPlace::of_layout(&layout),
         blanks: None,
         bands: None,
+        tracks_are_doubtful: false,
     })
 }
 

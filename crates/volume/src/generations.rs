@@ -335,7 +335,7 @@ fn map_member(io: &mut SyncIo<'_>, superblock: &Superblock) -> Option<Member> {
     let properties = io.lane(map_device::LANE)?.properties();
     let (name, bytes) = (properties.name.clone(), properties.capacity_bytes);
     let unit = (properties.sector_bytes as usize).clamp(512, 4096);
-    let block = io.read(At { lane: map_device::LANE, offset: 0 }, 4096).ok()?;
+    let block = map_device::read_header(io).ok()?;
     let header = MapDevice::decode(&block, bytes).ok()?;
     let is_its_own = header.map_device_id == id && header.volume_id == superblock.volume_id;
     is_its_own.then_some(Member {

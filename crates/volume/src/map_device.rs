@@ -17,6 +17,7 @@ pub(crate) const LANE: Lane = Lane::MAP;
 
 /// Where the header of a map device stands.
 const HEADER: At = At { lane: LANE, offset: 0 };
+const HEADER_BYTES: usize = 4096;
 
 /// Names the map device of a volume: its id backwards, so that neither is taken for the other.
 fn device_id(volume_id: VolumeId) -> VolumeId {
@@ -62,10 +63,31 @@ pub(crate) fn create(
     Ok(true)
 }
 
+/// Reads the header's block. Where that fails each of its sectors is read on its own, as one of the two copies in it is enough:
+/// sectors that cannot be read are zeros. The generation of the older copy is one that the volume's own device accepts.
+pub(crate) fn read_header(io: &mut SyncIo<'_>) -> Result<Vec<u8>, DiskError> {
+    let error = match io.read(HEADER, HEADER_BYTES) {
+        Ok(bytes) => return Ok(bytes.to_vec()),
+        Err(error) => error,
+    };
+    let sector = io.lane(LANE).map_or(HEADER_BYTES, |disk| disk.properties().sector_bytes as usize);
+    let mut block = vec![0; HEADER_BYTES];
+    let mut is_any_read = false;
+    for (number, bytes) in block.chunks_exact_mut(sector.clamp(512, HEADER_BYTES)).enumerate() {
+        let at = HEADER + (number * bytes.len()) as u64;
+        if let Ok(found) = io.read(at, bytes.len()) {
+            bytes.copy_from_slice(&found);
+            is_any_read = true;
+        }
+    }
+    let has_copy = block.iter().any(|byte| *byte != 0);
+    if is_any_read && has_copy { Ok(block) } else { Err(error) }
+}
+
 /// The map device that is there, whoever it belongs to. None if there is none.
 pub(crate) fn joined(io: &mut SyncIo<'_>) -> Result<Option<Joined>, DiskError> {
     let Some(bytes) = bytes(io) else { return Ok(None) };
-    let header = MapDevice::decode(&io.read(HEADER, 4096)?, bytes).map_err(|error| DiskError {
+    let header = MapDevice::decode(&read_header(io)?, bytes).map_err(|error| DiskError {
         kind: DiskErrorKind::Invalid,
         detail: format!("{error}; this is no map device of a volume"),
     })?;
@@ -105,7 +127,7 @@ pub(crate) fn find(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<MapPl
         }
         (Some(id), Some(bytes)) => (id, bytes),
     };
-    let header = match MapDevice::decode(&io.read(HEADER, 4096)?, bytes) {
+    let header = match MapDevice::decode(&read_header(io)?, bytes) {
         Ok(header) => header,
         Err(error) => return refuse(format!("{error}; this is not the volume's map device")),
     };

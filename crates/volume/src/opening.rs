@@ -29,6 +29,8 @@ pub(crate) struct Beside {
     pub(crate) blanks: Loaded,
     pub(crate) tracks: Vec<Arc<Tracks>>,
     pub(crate) log_device_tracks: Vec<Vec<Arc<Tracks>>>,
+    /// A track table may say more than could be read.
+    pub(crate) tracks_are_doubtful: bool,
 }
 
 impl Beside {
@@ -39,7 +41,8 @@ impl Beside {
         let anywhere = superblock.layout.records_anywhere;
         let tracks = if anywhere { tracks::read(io, superblock) } else { Vec::new() };
         let log_device_tracks = tracks::read_of_log_devices(io, superblock);
-        Ok(Self { map, blanks, tracks, log_device_tracks })
+        let tracks_are_doubtful = anywhere && tracks::are_doubtful(io, superblock);
+        Ok(Self { map, blanks, tracks, log_device_tracks, tracks_are_doubtful })
     }
 }
 
@@ -66,6 +69,7 @@ pub(crate) fn setup<D: Disk>(
         map_device: lanes.map().map(|map| map.properties().clone()),
         cache_device: lanes.cache().map(|cache| cache.properties().clone()),
         bands: bands_of(&superblock.layout, disk.zones()),
+        tracks_are_doubtful: beside.tracks_are_doubtful,
     }
 }
 

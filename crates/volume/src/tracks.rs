@@ -1,8 +1,9 @@
 //! The track tables of a volume: where the tracks of its drive are, or those of each member of a striped array, kept so that records
 //! can go where the head will be.
 //!
-//! Nothing depends on it: what cannot be read, or makes no sense, is none, and a volume without one puts its records where they
-//! would go anyway. It is written by whoever calibrated the drive, and by nobody else.
+//! No data depends on it: a table that cannot be read, or makes no sense, is none, and a volume without one puts its records where
+//! they would go anyway. But a recovery must know that there may have been one ([`are_doubtful`]): records placed by it leave gaps.
+//! It is written by `nearhead calibrate` alone.
 
 use crate::sync_io::SyncIo;
 use nearhead_disk::{
@@ -10,7 +11,8 @@ use nearhead_disk::{
 };
 use nearhead_format::data_device::{DATA_DEVICE_COPIES, DATA_HEADER_BYTES};
 use nearhead_format::track_table::{
-    TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
+    TRACK_TABLE_BYTES, TRACK_TABLE_MAGIC, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow,
+    track_table_at,
 };
 use nearhead_format::{DataDevice, FieldError, Superblock, VolumeId};
 use std::fmt;
@@ -86,11 +88,35 @@ fn read_on(io: &mut SyncIo<'_>, superblock: &Superblock, lane: Lane) -> Vec<Arc<
     found.unwrap_or_default()
 }
 
+/// Whether a table of any drive of the volume is there and gives no tracks: it cannot be read, or is not sound.
+pub(crate) fn are_doubtful(io: &mut SyncIo<'_>, superblock: &Superblock) -> bool {
+    let parts = &superblock.layout.data_parts;
+    let of_logs = parts.with_homes()..parts.bytes().len();
+    let lanes: Vec<Lane> =
+        std::iter::once(Lane::MAIN).chain(of_logs.map(|at| Lane::data(at as u8))).collect();
+    lanes.into_iter().any(|lane| {
+        let members = 0..io.lane(lane).map_or(0, |disk| drives(disk.properties()));
+        let mut places = members.filter_map(track_table_at);
+        places.any(|offset| {
+            let bytes = io.read(At { lane, offset }, TRACK_TABLE_BYTES);
+            bytes.map_or(true, |bytes| {
+                let is_its_own = bytes.starts_with(&TRACK_TABLE_MAGIC)
+                    && bytes.get(16..32) == Some(&superblock.volume_id[..]);
+                is_its_own && tracks_of(&bytes, superblock).is_none()
+            })
+        })
+    })
+}
+
 fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, at: At) -> Option<Arc<Tracks>> {
     let bytes = io.read(at, TRACK_TABLE_BYTES).ok()?;
-    let table = TrackTable::decode(&bytes, &superblock.volume_id).ok()?;
+    tracks_of(&bytes, superblock).map(Arc::new)
+}
+
+fn tracks_of(bytes: &[u8], superblock: &Superblock) -> Option<Tracks> {
+    let table = TrackTable::decode(bytes, &superblock.volume_id).ok()?;
     let zones: Option<Vec<_>> = table.zones.iter().map(zone_of_row).collect();
-    Tracks::of_units(table.period, zones?).ok().map(Arc::new)
+    Tracks::of_units(table.period, zones?).ok()
 }
 
 /// What a row says, unless no group can be as short.

@@ -107,7 +107,8 @@ impl<D: Disk> Volume<D> {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         let map = MapPlace::of_layout(&found.0.superblock.layout);
         let (blanks, tracks, log_device_tracks) = (Loaded::default(), Vec::new(), Vec::new());
-        let beside = Beside { map, blanks, tracks, log_device_tracks };
+        let tracks_are_doubtful = false;
+        let beside = Beside { map, blanks, tracks, log_device_tracks, tracks_are_doubtful };
         let lanes = lanes.into();
         let (superblock, presets) = (found.0.superblock, found.1);
         let setup = setup(&lanes, (&superblock, &preset), beside, configure);

@@ -119,6 +119,18 @@ impl Report {
         !self.lost.is_empty() || !self.unverified.is_empty()
     }
 
+    /// Client bytes that read as errors when the repair is done, for an error; nothing if there are none.
+    pub(super) fn remaining_losses(&self) -> Option<String> {
+        let ranges = || self.lost.iter().chain(&self.unverified);
+        let bytes: u64 = ranges().map(|range| range.len_bytes).sum();
+        self.has_losses().then(|| {
+            format!(
+                "{bytes} client bytes in {} ranges, listed above, cannot be read",
+                ranges().count()
+            )
+        })
+    }
+
     /// Recovery refuses the volume for `problem`, unless the owner accepts a loss that nothing lists.
     pub(super) fn note_consent(&mut self, problem: String) {
         self.rest_is_uncertain = Some(

@@ -89,7 +89,8 @@ impl Recovery {
         let ordered =
             chain::order(std::mem::take(&mut findings.records), known, accept_loss, &mut result);
         let is_loss = ordered.as_ref().is_ok_and(|ordered| {
-            let hides = !may_be_newest(&findings.hidden, &findings.hidden, ordered).is_empty();
+            let places = places(&findings, ordered);
+            let hides = !may_be_newest(&findings.hidden, places, ordered).is_empty();
             self.unreadable.is_some() || hides || ordered.is_any_unknown
         });
         // A record that is gone may have been the only one to claim a log.
@@ -120,9 +121,9 @@ impl Recovery {
         findings.hidden.retain(|hidden| !is_needed(&snapshot, hidden, &self.context));
         let mut recorded = self.replayed(snapshot, &ordered.links);
         // A missing record may be in any of these, also in one where the next record cannot begin.
-        let places = findings.hidden.clone();
+        let places = places(&findings, &ordered);
         findings.hidden.retain(|hidden| may_begin(&recorded, hidden, &self.context));
-        let unread = may_be_newest(&findings.hidden, &places, &ordered);
+        let unread = may_be_newest(&findings.hidden, places, &ordered);
         let problem = self.unreadable.take().or(unread.first().map(|first| first.problem.clone()));
         if let Some(problem) = &problem {
             let newer = newer_than(ordered.newest.max(header.record_sequence));
@@ -285,19 +286,21 @@ fn may_begin(recorded: &Recorded, hidden: &Hidden, context: &ScanContext) -> boo
     false
 }
 
+/// Number of places that may each hold a record that was not found: those that could not be read, and those before newer records.
+fn places(findings: &Findings, ordered: &Ordered) -> usize {
+    let unread = findings.hidden.iter().filter(|hidden| hidden.may_be_newer_than(ordered.newest));
+    unread.count() + findings.passed
+}
+
 /// Those of the `hidden` places where a record may hide that is newer than all that were found. One that names its sequence is no
-/// newer, or is known to be missing. Only where no more of all `places` could not be read than records are missing does each hold
-/// one of them.
-fn may_be_newest(hidden: &[Hidden], places: &[Hidden], ordered: &Ordered) -> Vec<Hidden> {
-    let named = |hidden: &Hidden| hidden.sequence;
-    let is_older =
-        |hidden: &&Hidden| named(hidden).is_none_or(|sequence| sequence > ordered.newest);
-    let open: Vec<Hidden> = hidden.iter().filter(is_older).cloned().collect();
-    let named: BTreeSet<u64> = hidden.iter().filter_map(named).collect();
+/// newer, or is known to be missing. Only where no more `places` could not be read than records are missing does each hold
+/// one of them: a missing record that stood before a newer one leaves none of the others for it.
+fn may_be_newest(hidden: &[Hidden], places: usize, ordered: &Ordered) -> Vec<Hidden> {
+    let open = hidden.iter().filter(|hidden| hidden.may_be_newer_than(ordered.newest));
+    let open: Vec<Hidden> = open.cloned().collect();
+    let named: BTreeSet<u64> = hidden.iter().filter_map(|hidden| hidden.sequence).collect();
     let missing = ordered.missing.difference(&named).count();
-    if places.iter().filter(is_older).count() <= missing
-        && open.iter().all(|hidden| hidden.sequence.is_none())
-    {
+    if places <= missing && open.iter().all(|hidden| hidden.sequence.is_none()) {
         return Vec::new();
     }
     open

@@ -17,7 +17,8 @@ use crate::state::paged::{BaseBuilder, Paged, PagedBounds};
 use nearhead_disk::At;
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
-    BodyItem, BodyReader, FragmentCell, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
+    BodyItem, BodyReader, FLAG_CLEAN_SHUTDOWN, FragmentCell, HintRange, LogState,
+    SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use nearhead_format::{Entry, Layout};
 use std::collections::{BTreeMap, VecDeque};
@@ -313,7 +314,10 @@ impl Recovery {
     pub(super) fn finder(&self, snapshot: &Snapshot, peeks: VecDeque<Claim>) -> Box<dyn Finder> {
         let claims = &snapshot.claims;
         match self.map.journal {
-            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
+            Some(place) => {
+                let is_clean = snapshot.header.flags & FLAG_CLEAN_SHUTDOWN != 0;
+                Box::new(ByJournal::at(self.map.lane, place, is_clean))
+            }
             None if self.context.layout.records_anywhere => {
                 Box::new(ByWholeLogs::of(claims).peeking_into(peeks))
             }

@@ -283,6 +283,11 @@ impl Damaged {
                 self.unreadable_sector(self.header_of(1));
                 self.unreadable_sector(self.header_of(2));
             }
+            "records-apart-unreadable" | "records-apart-unreadable-accepted" => {
+                self.accept_loss = id == "records-apart-unreadable-accepted";
+                self.unreadable_sector(self.header_of(1));
+                self.unreadable_sector(self.header_of(3));
+            }
             "record-payload-last-unreadable" => self.unreadable_sector(self.payload_of(3) + 1024),
             "record-header-last-unreadable" | "record-header-last-unreadable-accepted" => {
                 self.accept_loss = id == "record-header-last-unreadable-accepted";

@@ -6,30 +6,61 @@
 //! where the header of the newest record, or those of two records in a row, cannot be read. Then consent gives up what those records
 //! wrote and nothing else, and the volume opens without consent afterwards, whether the sector can be read then or not.
 
-use crate::support::disk::{Devices, Fault, FaultKind};
-use crate::support::options::Options;
+mod places;
+
+use crate::support::disk::{Devices, Fault, FaultKind, TestDisk};
+use crate::support::options::{DEVICE_BYTES, Options};
+use crate::support::raw::bytes_of;
 use crate::support::seen::{Used, View, damage_of};
-use nearhead_disk::Nanos;
+use nearhead_disk::{BufferMut, Nanos, Payload, Properties};
 use nearhead_engine::Config;
-use nearhead_format::record::{RecordHeader, WriteItem, peek};
-use nearhead_format::{AckMode, Layout};
+use nearhead_format::record::{Fragment, RecordHeader, WriteItem};
+use nearhead_format::{AckMode, Layout, MapDevice};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_service::Service;
+use nearhead_service::{Changed, Operation, Service};
+use nearhead_volume::Lanes;
 use nearhead_volume::check::check_with;
+use nearhead_volume::create::create_with_regions;
 use nearhead_volume::forget::{client_ranges, given_up_with_log};
 use nearhead_volume::{Clock, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
-const PRESETS: [&str; 8] =
-    ["mlb-32", "mlb-256", "singlelog", "slsmr", "mlsmr", "nearhead", "trail", "gecko"];
+/// Presets, and what else their volumes have.
+const VOLUMES: [(&str, Has); 10] = [
+    ("mlb-32", Has::Nothing),
+    ("mlb-256", Has::Nothing),
+    ("singlelog", Has::Nothing),
+    ("slsmr", Has::Nothing),
+    ("mlsmr", Has::Nothing),
+    ("nearhead", Has::Nothing),
+    ("trail", Has::Nothing),
+    ("gecko", Has::Nothing),
+    ("mlb-32", Has::Fragments),
+    ("mlb-256", Has::MapDevice),
+];
 /// Blocks that are written and read.
 const BLOCKS: u64 = 24;
+
+/// Bytes of a map device.
+const MAP_DEVICE_BYTES: u64 = 4 << 20;
+/// Bytes of a block that a fragment brings.
+const FRAGMENT: Range<u64> = 700..720;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Has {
+    Nothing,
+    /// Some of the newest writes are smaller than a sector.
+    Fragments,
+    MapDevice,
+}
 
 /// A volume that was killed: every block was written and is in the snapshot, and then once more by a record of its own.
 struct Killed {
     options: Options,
+    /// Header of its map device, if it has one.
+    map: Option<MapDevice>,
     image: MemoryStore,
     layout: Layout,
     /// What the blocks hold, and held before.
@@ -45,6 +76,8 @@ struct Killed {
 struct Damage {
     unreadable: Vec<Range<u64>>,
     is_once: bool,
+    /// A place that is written as a whole before anything relies on it, after which a disk can read it.
+    is_healed: bool,
 }
 
 /// What may be lost.
@@ -56,31 +89,39 @@ enum Allowed {
     Errors,
     /// It opens by consent alone, and these sequences' blocks may be older or errors then.
     Consent,
-    /// The same, or it opens and all is there: nobody can know whether a record is hidden there.
+    /// It does not open, and consent does not help.
+    Refusal,
+    /// As with consent, or it opens and all is there: nobody can know whether a record is hidden there.
     PerhapsConsent,
 }
 
 impl Killed {
-    fn of(preset: &str) -> Self {
+    fn of(preset: &str, has: Has) -> Self {
         let options = Options {
             snapshot_after_bytes: 64 << 20,
             swap_above_pct: None,
             watermark_pct: None,
             ..Options::new(preset, AckMode::Durable)
         };
+        let options = if has == Has::Fragments { options.with_fragments() } else { options };
+        let has_map = has == Has::MapDevice;
         let blocks: Vec<u64> = (0..BLOCKS).collect();
-        let mut used = opened(&options, options.disk(), |_| {}).unwrap();
+        let mut used = opened(&options, fresh(&options, has_map), |_| {}).unwrap();
         for block in 0..BLOCKS {
             let id = used.write(block, 1, 1, true);
             used.wait(id).unwrap();
         }
         // A stop in order leaves a snapshot that includes all of it.
         let image = used.stop().disk().image();
-        let mut used = opened(&options, options.disk_with(image), |_| {}).unwrap();
+        let mut used = opened(&options, devices(&options, has_map, image), |_| {}).unwrap();
         let older = used.view(&blocks);
         let floor = used.volume.status().record_sequence;
         let far = used.volume.info().size_bytes / 4096;
         for block in 0..BLOCKS {
+            if has == Has::Fragments && block % 3 == 1 {
+                bring(&mut used, block);
+                continue;
+            }
             let id = used.write(block, 1, 2, true);
             used.wait(id).unwrap();
             if block % 5 == 4 {
@@ -93,10 +134,15 @@ impl Killed {
         let status = used.volume.status();
         let newest_slot = (status.snapshot_number % 2) as usize;
         let layout = used.volume.superblock().layout;
-        let mut records = records(&image, &layout);
+        let mut records = places::records(&image, &layout);
         records.retain(|sequence, _| *sequence > floor);
         assert_eq!(records.len() as u64, status.record_sequence - floor, "{preset}");
-        Self { options, image, layout, newest, older, records, newest_slot }
+        let map = has_map.then(|| {
+            let mut header = [0; 4096];
+            image.read(DEVICE_BYTES, &mut header).unwrap();
+            MapDevice::decode(&header, MAP_DEVICE_BYTES).unwrap()
+        });
+        Self { options, map, image, layout, newest, older, records, newest_slot }
     }
 
     fn sector_bytes(&self) -> u64 {
@@ -110,7 +156,7 @@ impl Killed {
     }
 
     fn disk(&self, image: MemoryStore, damage: &Damage) -> Devices {
-        let mut disk = self.options.disk_with(image);
+        let mut disk = devices(&self.options, self.map.is_some(), image);
         for range in &damage.unreadable {
             disk.add_fault(Fault {
                 kind: FaultKind::Reads,
@@ -134,8 +180,10 @@ impl Killed {
 
     fn blocks_of(&self, sequences: &BTreeSet<u64>) -> BTreeSet<u64> {
         let headers = self.records.iter().filter(|(sequence, _)| sequences.contains(sequence));
-        let ranges =
-            headers.flat_map(|(_, (_, header))| header.writes.iter().map(WriteItem::range));
+        let ranges = headers.flat_map(|(_, (_, header))| {
+            let writes = header.writes.iter().map(WriteItem::range);
+            writes.chain(header.fragments.iter().map(Fragment::range))
+        });
         ranges.flat_map(|range| range.start_sector / 8..range.end_sector().div_ceil(8)).collect()
     }
 
@@ -148,6 +196,11 @@ impl Killed {
     ) -> Result<(u64, bool), String> {
         let blocks: Vec<u64> = (0..BLOCKS).collect();
         let view = used.view(&blocks);
+        // Every block has something else than zeros.
+        let extents = used.volume.block_status(0, BLOCKS * 4096, usize::MAX);
+        if extents.iter().any(|extent| extent.zero) {
+            return Err("a block that was written is called zeros".to_owned());
+        }
         let mut errors = 0;
         for (block, content) in &view.blocks {
             let is_lost = lost.contains(block);
@@ -180,7 +233,9 @@ impl Killed {
             let opened =
                 self.open(self.image.clone(), damage, |config| config.read_only = read_only);
             let needs_consent = match (opened, allowed) {
-                (Ok(_), Allowed::Consent) => return Err("it opens without consent".to_owned()),
+                (Ok(_), Allowed::Consent | Allowed::Refusal) => {
+                    return Err("it opens without consent".to_owned());
+                }
                 (Ok(mut used), Allowed::Errors) => {
                     let (errors, is_told) = self.judge(&mut used, &lost, false)?;
                     if errors == 0 || !is_told {
@@ -194,6 +249,13 @@ impl Killed {
                     false
                 }
                 (Err(_), Allowed::Consent | Allowed::PerhapsConsent) => true,
+                (Err(_), Allowed::Refusal) => {
+                    let accepts = |config: &mut Config| config.accept_loss = true;
+                    if self.open(self.image.clone(), damage, accepts).is_ok() {
+                        return Err("it opens as if nothing had been written".to_owned());
+                    }
+                    false
+                }
                 (Err(problem), Allowed::Nothing | Allowed::Errors) => {
                     return Err(format!("it does not open: {problem}"));
                 }
@@ -203,6 +265,10 @@ impl Killed {
             }
         }
         self.try_check(damage, allowed)?;
+        if allowed == Allowed::Refusal {
+            let mut used = self.open(self.image.clone(), &Damage::default(), |_| {})?;
+            return self.judge(&mut used, &nothing, false).map(drop);
+        }
         self.try_repair(damage, &lost, allowed)
     }
 
@@ -215,9 +281,10 @@ impl Killed {
         };
         let named = given_up_with_log(&mut used.volume, Instant::now(), 0);
         let named = client_ranges(&named);
+        // Of a fragment that is one sector of the block.
         let is_named = |block: &u64| {
             let at = block * 4096;
-            named.iter().any(|(start, len)| *start <= at && at < start + len)
+            named.iter().any(|(start, len)| *start < at + 4096 && at < start + len)
         };
         match unread.iter().find(|block| !is_named(block)) {
             Some(block) => Err(format!("forget-log gives up block {block} and names {named:?}")),
@@ -234,7 +301,7 @@ impl Killed {
         let is_right = match allowed {
             Allowed::Nothing => report.opens,
             Allowed::Errors => report.opens && report.damage_count() > 0,
-            Allowed::Consent => !report.opens && report.damage_count() > 0,
+            Allowed::Consent | Allowed::Refusal => !report.opens && report.damage_count() > 0,
             Allowed::PerhapsConsent => report.opens || report.damage_count() > 0,
         };
         if is_right { Ok(()) } else { Err(format!("check says {report:?}")) }
@@ -245,6 +312,10 @@ impl Killed {
         let looks = |config: &mut Config| (config.read_only, config.accept_loss) = (true, true);
         let mut used = self.open(self.image.clone(), damage, looks)?;
         self.judge(&mut used, lost, true)?;
+        if self.judge(&mut used, &BTreeSet::new(), false).is_ok() {
+            // The logs have what a journal does not show.
+            return Ok(());
+        }
         let told = damage_of(&used.volume.status());
         if !told.contains("nothing says what it wrote") {
             return Err(format!("what consent gives up is not named: {told}"));
@@ -264,7 +335,7 @@ impl Killed {
             self.open(self.image.clone(), damage, |config| config.accept_loss = accepts)?;
         used.volume.start_snapshot(used.now);
         let image = used.stop().disk().image();
-        let as_bad = Some(damage.clone()).filter(|damage| !damage.is_once);
+        let as_bad = Some(damage.clone()).filter(|damage| !damage.is_once && !damage.is_healed);
         for damage in as_bad.into_iter().chain([Damage::default()]) {
             let what = if damage.unreadable.is_empty() { "mended" } else { "as bad" };
             let says = |problem| format!("repaired, the disk {what}: {problem}");
@@ -289,6 +360,39 @@ impl Killed {
     }
 }
 
+/// Writes a fragment of `block`: a sector of which only a few bytes are new.
+fn bring(used: &mut Used, block: u64) {
+    let offset = block * 4096 + FRAGMENT.start / 512 * 512;
+    let mut sector = bytes_of(&used.ask(Operation::Read { offset, len: 512 }).unwrap());
+    let new = block * 4096 + FRAGMENT.start..block * 4096 + FRAGMENT.end;
+    sector[(new.start - offset) as usize..(new.end - offset) as usize].fill(0xa5);
+    let extents = vec![(offset, Payload::Bytes(BufferMut::copy_of(&sector).freeze()))];
+    used.ask(Operation::WriteAtomic { extents, changed: Changed::Only(vec![new]) }).unwrap();
+}
+
+/// The disks of a volume that hold `image`: a map device is behind the volume's own.
+fn devices(options: &Options, has_map: bool, image: MemoryStore) -> Devices {
+    if !has_map {
+        return options.disk_with(image);
+    }
+    let main = options.disk_properties();
+    let map = Properties { capacity_bytes: MAP_DEVICE_BYTES, ..main.clone() };
+    let mut disks = TestDisk::side_by_side([main, map], image).into_iter();
+    let (main, map) = (disks.next().unwrap(), disks.next().unwrap());
+    Lanes::with_map(main, map).unwrap().into()
+}
+
+/// The same with a new volume.
+fn fresh(options: &Options, has_map: bool) -> Devices {
+    let mut disks = devices(options, has_map, MemoryStore::new());
+    if !has_map {
+        return options.disk();
+    }
+    let mut io = disks.lanes_mut().in_virtual_time(Nanos::ZERO);
+    create_with_regions(&mut io, &options.create_options(), 4096).unwrap();
+    disks.with_latency(Nanos::from_micros(100))
+}
+
 fn opened(
     options: &Options,
     disks: Devices,
@@ -304,101 +408,16 @@ fn opened(
     Ok(Used::of(volume, now))
 }
 
-/// Every record that can be found, by its sequence.
-fn records(image: &MemoryStore, layout: &Layout) -> BTreeMap<u64, (u64, RecordHeader)> {
-    let places = (0..layout.log_count())
-        .flat_map(|log| (0..layout.log_blocks()).map(move |position| (log, position)));
-    let found = places.filter_map(|(log, position)| {
-        let offset = layout.log_block_offset(log, position)?;
-        let mut bytes = vec![0; 64 << 10];
-        image.read(offset, &mut bytes[..512]).unwrap();
-        let len = peek(&bytes[..512]).ok()?.header_bytes as usize;
-        image.read(offset, &mut bytes[..len]).unwrap();
-        let header = RecordHeader::decode(&bytes[..len]).ok()?;
-        Some((header.sequence, (offset, header)))
-    });
-    found.collect()
-}
-
-/// The places of a kind: what it lies in, and what may come of it.
-type Case = (String, Vec<u64>, Allowed, BTreeSet<u64>);
-
-impl Killed {
-    fn payload_of(&self, sequence: u64) -> u64 {
-        let (offset, header) = &self.records[&sequence];
-        offset + header.encoded_bytes(self.layout.log_block_bytes as usize) as u64
-    }
-
-    fn end_of(&self, sequence: u64) -> u64 {
-        let (offset, header) = &self.records[&sequence];
-        offset + header.record_bytes(self.layout.log_block_bytes as usize) as u64
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        let mut cases: Vec<Case> = Vec::new();
-        let mut add = |name: &str, at: &[u64], allowed, sequences: &[u64]| {
-            cases.push((
-                name.to_owned(),
-                at.to_vec(),
-                allowed,
-                sequences.iter().copied().collect(),
-            ));
-        };
-        let sequences: Vec<u64> = self.records.keys().copied().collect();
-        let newest = *sequences.last().unwrap();
-        for sequence in &sequences {
-            let (offset, header) = &self.records[sequence];
-            let allowed = if *sequence == newest { Allowed::Consent } else { Allowed::Errors };
-            if header.writes.is_empty() {
-                continue;
-            }
-            add(&format!("header of {sequence}"), &[*offset], allowed, &[*sequence]);
-            let last = self.payload_of(*sequence) + 4095;
-            let payload = [self.payload_of(*sequence), last];
-            for at in payload {
-                add(&format!("payload of {sequence}"), &[at], Allowed::Errors, &[*sequence]);
-            }
-        }
-        for pair in sequences.windows(2).step_by(5) {
-            let headers = [self.records[&pair[0]].0, self.records[&pair[1]].0];
-            if pair.iter().all(|sequence| !self.records[sequence].1.writes.is_empty()) {
-                add(&format!("headers of {pair:?}"), &headers, Allowed::Consent, pair);
-            }
-        }
-        let log = self.records[&newest].1.log_index;
-        let start = self.layout.log_offset(log).unwrap();
-        let end =
-            start + u64::from(self.layout.log_blocks()) * u64::from(self.layout.log_block_bytes);
-        add("behind the newest", &[self.end_of(newest)], Allowed::PerhapsConsent, &[]);
-        let far = if self.layout.is_chain() { 300 << 10 } else { 5 * 4096 };
-        add("never written", &[self.end_of(newest) + far], Allowed::Nothing, &[]);
-        // In a chain a gap may be left that reaches there.
-        let at_end =
-            if self.layout.is_chain() { Allowed::PerhapsConsent } else { Allowed::Nothing };
-        add("the end of the log", &[end - 512], at_end, &[]);
-        for slot in 0..2 {
-            let slot_at = self.layout.slot_offsets[slot];
-            let name = if slot == self.newest_slot { "newest" } else { "older" };
-            add(&format!("{name} slot's header"), &[slot_at], Allowed::Nothing, &[]);
-            let copy = self.layout.snapshot_copy_offset(slot);
-            add(&format!("{name} slot's copy"), &[copy], Allowed::Nothing, &[]);
-            add(&format!("{name} slot's body"), &[slot_at + 4096], Allowed::Nothing, &[]);
-        }
-        for (number, at) in self.layout.superblock_offsets().into_iter().enumerate() {
-            add(&format!("superblock copy {number}"), &[at], Allowed::Nothing, &[]);
-        }
-        cases
-    }
-}
-
 #[test]
 fn an_unreadable_sector_costs_what_it_held_and_nothing_older_is_read() {
     let only = std::env::var("PRESET").ok();
     let stride = std::env::var("NEARHEAD_STRIDE").ok().and_then(|stride| stride.parse().ok());
     let stride: usize = stride.unwrap_or(3).max(1);
     let mut wrong = Vec::new();
-    for preset in PRESETS.iter().filter(|preset| only.as_ref().is_none_or(|only| only == *preset)) {
-        let killed = Killed::of(preset);
+    let is_chosen = |preset: &str| only.as_ref().is_none_or(|only| only == preset);
+    for (preset, has) in VOLUMES.into_iter().filter(|(preset, _)| is_chosen(preset)) {
+        let killed = Killed::of(preset, has);
+        let preset = format!("{preset} ({has:?})");
         for (number, (name, places, allowed, sequences)) in killed.cases().into_iter().enumerate() {
             // A sample, but for NEARHEAD_STRIDE=1: of places that fail for ever every third, and of those that fail once few,
             // as each is the same read tried again.
@@ -423,7 +442,8 @@ fn an_unreadable_sector_costs_what_it_held_and_nothing_older_is_read() {
                         wrong.push(format!("{preset}, {name}, zeroed: {judged:?}"));
                     }
                 }
-                let damage = Damage { unreadable: sectors, is_once };
+                let is_healed = name.contains("slot") || killed.begins_a_journal(&places);
+                let damage = Damage { unreadable: sectors, is_once, is_healed };
                 let (allowed, sequences) = if is_once {
                     (Allowed::Nothing, BTreeSet::new())
                 } else {

@@ -22,7 +22,8 @@ pub(in crate::recovery) struct ByClaims {
     /// Claims of records that are not sound: followed only where no sound record says more, since
     /// they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
-    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say.
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say,
+    /// or may stand there, as it cannot be read.
     peeks: VecDeque<Claim>,
     peeking: Option<Claim>,
     /// Every log that may hold newer records, from where on, and which record says so.
@@ -31,6 +32,8 @@ pub(in crate::recovery) struct ByClaims {
     remains: BTreeMap<u32, Vec<Remains>>,
     /// Places of each log that the last scan of it could not read and where a newer record may begin.
     hidden: BTreeMap<u32, Vec<Hidden>>,
+    /// Places of each log where records are missing before newer ones.
+    passed: BTreeMap<u32, usize>,
     /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
     /// was said of it before does not count: the first look began in the middle of its records.
     pub(super) problems: BTreeMap<u32, Vec<Damage>>,
@@ -84,6 +87,7 @@ impl ByClaims {
         let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
         self.problems.insert(scan.claim.log_index, problems);
         self.hidden.insert(scan.claim.log_index, scan.hidden);
+        self.passed.insert(scan.claim.log_index, scan.passed);
         self.remains.insert(scan.claim.log_index, scan.remains);
         for found in scan.found {
             let (claims, sequence, is_sound) =
@@ -140,7 +144,7 @@ impl Finder for ByClaims {
 
     fn take(&mut self, piece: Piece, context: &ScanContext) {
         if let Some(claim) = self.peeking.take() {
-            if names_newer(&piece.bytes, claim, context) {
+            if names_newer(&piece, claim, context) {
                 self.follow(claim, u64::MAX);
             }
         } else if let Some(scan) = self.scan.as_mut() {
@@ -153,6 +157,7 @@ impl Finder for ByClaims {
             problems: self.problems.into_values().flatten().collect(),
             remains: self.remains.into_values().flatten().collect(),
             hidden: self.hidden.into_values().flatten().collect(),
+            passed: self.passed.into_values().sum(),
             ..self.findings
         }
     }

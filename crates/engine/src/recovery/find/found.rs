@@ -4,6 +4,7 @@
 
 use crate::config::Setup;
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
+use crate::recovery::careful::Piece;
 use nearhead_disk::RangeSet;
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
@@ -24,7 +25,7 @@ impl ScanContext {
     pub(in crate::recovery) fn new(setup: &Setup) -> Self {
         let config = &setup.config;
         let mut of_drives = config.log_device_tracks.iter().chain(std::iter::once(&config.tracks));
-        let knows_tracks = of_drives.any(|tracks| !tracks.is_empty());
+        let knows_tracks = setup.tracks_are_doubtful || of_drives.any(|tracks| !tracks.is_empty());
         let gap_bytes_max = config.placement.leaves_out_bytes_max(knows_tracks);
         let (layout, volume_id) = (setup.layout, setup.volume_id);
         Self { layout, volume_id, floor_sequence: 0, gap_bytes_max }
@@ -79,6 +80,13 @@ pub(in crate::recovery) struct Hidden {
     pub(in crate::recovery) problem: String,
 }
 
+impl Hidden {
+    /// Whether the record there may be newer than `newest`: it names no sequence, or a higher one.
+    pub(in crate::recovery) fn may_be_newer_than(&self, newest: u64) -> bool {
+        self.sequence.is_none_or(|sequence| sequence > newest)
+    }
+}
+
 /// Compares the chunks of a record with their checksums. `payload` begins at address `offset`, of which `unread` could not
 /// be read. Returns which are sound, and whether each of the others has an unread part.
 pub(super) fn judge_chunks(
@@ -111,14 +119,16 @@ pub(in crate::recovery) struct Remains {
     pub(in crate::recovery) offset: u64,
 }
 
-/// Whether a record newer than the snapshot begins with `bytes`, where the log of `claim` begins.
-pub(super) fn names_newer(bytes: &[u8], claim: Claim, context: &ScanContext) -> bool {
-    let peeked = bytes.get(..512).and_then(|bytes| peek(bytes).ok());
-    peeked.is_some_and(|peeked| {
-        peeked.volume_id == context.volume_id
-            && (peeked.log_index, peeked.position) == (claim.log_index, claim.position)
-            && peeked.sequence > context.floor_sequence
-    })
+/// Whether a record newer than the snapshot begins with `piece`, where the log of `claim` begins, or may begin there because
+/// it cannot be read.
+pub(super) fn names_newer(piece: &Piece, claim: Claim, context: &ScanContext) -> bool {
+    let peeked = piece.bytes.get(..512).and_then(|bytes| peek(bytes).ok());
+    !piece.unread.is_empty()
+        || peeked.is_some_and(|peeked| {
+            peeked.volume_id == context.volume_id
+                && (peeked.log_index, peeked.position) == (claim.log_index, claim.position)
+                && peeked.sequence > context.floor_sequence
+        })
 }
 
 /// The record at the start of `bytes` that says what `peeked` says, whatever its chunks are; `None` if its

@@ -26,6 +26,8 @@ const HIDDEN_MAX: usize = 64;
 pub(in crate::recovery) struct ByJournal {
     lane: Lane,
     place: JournalPlace,
+    /// The snapshot ended an orderly stop.
+    is_clean: bool,
     scan: JournalScan,
     /// All of it was read.
     is_parsed: bool,
@@ -37,36 +39,42 @@ pub(in crate::recovery) struct ByJournal {
 }
 
 impl ByJournal {
-    pub(in crate::recovery) fn at(lane: Lane, place: JournalPlace) -> Self {
+    pub(in crate::recovery) fn at(lane: Lane, place: JournalPlace, is_clean: bool) -> Self {
         let scan = JournalScan::default();
         let (unread, why) = (RangeSet::new(), String::new());
-        Self { lane, place, scan, is_parsed: false, verifying: None, unread, why }
+        Self { lane, place, is_clean, scan, is_parsed: false, verifying: None, unread, why }
     }
 
-    /// Places where the entry of a record newer than all that were found may be: the one behind the newest, and the start of
-    /// the journal if the largest does not fit there. Without any entry found it may be anywhere.
-    fn hidden(&self) -> Vec<Hidden> {
-        let block = JOURNAL_BLOCK_BYTES;
-        let blocks = self.place.bytes / block;
-        let newest = self.scan.found.iter().rev().find_map(|found| found.journal);
-        let next = newest.map(|(position, entry)| u64::from(position) + u64::from(entry));
+    /// Places that could not be read, where the entry of a record newer than all that were found may be, and how many others hold
+    /// entries that were not found. The next entry is behind the newest one, or at the start of the journal if the largest does
+    /// not fit there. The first one of a volume that was opened with nothing newer than its snapshot is at the start.
+    fn hidden(&self) -> (Vec<Hidden>, usize) {
+        let blocks = self.place.bytes / JOURNAL_BLOCK_BYTES;
+        let (newest, is_newer) = self.scan.newest;
         let may_begin = |position: u64| {
-            next.is_none_or(|next| {
-                position == next || position == 0 && next + ENTRY_BLOCKS_MAX > blocks
+            newest.is_none_or(|next| {
+                let goes_round = !is_newer || next + ENTRY_BLOCKS_MAX > blocks;
+                let goes_on = is_newer || !self.is_clean;
+                position == next && goes_on || position == 0 && goes_round
             })
         };
-        let unread = |position: &u64| {
-            let at = position * block;
-            may_begin(*position) && self.unread.overlaps(at..at + block)
-        };
-        let hidden = (0..blocks).filter(unread).take(HIDDEN_MAX).map(|position| {
-            let offset = self.place.offset + position * block;
+        let mut hidden = Vec::new();
+        let mut passed = 0;
+        for (position, sequence) in &self.scan.unread {
+            if sequence.is_none() && !may_begin(*position) {
+                passed += 1;
+                continue;
+            }
+            if hidden.len() == HIDDEN_MAX {
+                break;
+            }
+            let offset = self.place.offset + position * JOURNAL_BLOCK_BYTES;
             let at = At { lane: self.lane, offset };
             let problem =
                 format!("the journal of the map device at {at}: could not be read: {}", self.why);
-            Hidden { offset, block: None, sequence: None, problem }
-        });
-        hidden.collect()
+            hidden.push(Hidden { offset, block: None, sequence: *sequence, problem });
+        }
+        (hidden, passed)
     }
 }
 
@@ -78,7 +86,7 @@ impl Finder for ByJournal {
             return Some((At { lane: self.lane, offset }, left.min(BODY_READ_BYTES)));
         }
         if !std::mem::replace(&mut self.is_parsed, true) {
-            self.scan.parse(context);
+            self.scan.parse(context, &self.unread);
         }
         while let Some(index) = self.scan.to_verify.pop() {
             if let Some((offset, len)) = self.scan.payload_of(index, context) {
@@ -105,7 +113,8 @@ impl Finder for ByJournal {
     }
 
     fn findings(self: Box<Self>) -> Findings {
-        let mut findings = Findings { hidden: self.hidden(), ..Findings::default() };
+        let (hidden, passed) = self.hidden();
+        let mut findings = Findings { hidden, passed, ..Findings::default() };
         for found in self.scan.found {
             findings.take(found);
         }
@@ -121,6 +130,10 @@ struct JournalScan {
     found: Vec<Found>,
     /// Indices in `found` whose payload must be looked at.
     to_verify: Vec<usize>,
+    /// Block behind the newest entry of this volume, if there is one, and whether that is newer than the snapshot.
+    newest: (Option<u64>, bool),
+    /// Blocks where an entry may begin that could not be read, and which sequence their first sector names if that could.
+    unread: Vec<(u64, Option<u64>)>,
 }
 
 impl JournalScan {
@@ -133,15 +146,21 @@ impl JournalScan {
         self.read_bytes += bytes.len() as u64;
     }
 
-    /// All of it is read: finds the headers.
-    fn parse(&mut self, context: &ScanContext) {
+    /// All of it is read, but for `unread`: finds the headers.
+    fn parse(&mut self, context: &ScanContext, unread: &RangeSet) {
         let block = JOURNAL_BLOCK_BYTES as usize;
         let bytes = std::mem::take(&mut self.bytes);
+        let mut newest = None;
         for (position, start) in (0..bytes.len()).step_by(block).enumerate() {
             if bytes[start..].starts_with(&RECORD_MAGIC) {
                 self.found.extend(header_at(&bytes[start..], position as u32, context));
+                newest = newest.max(end_of_entry(&bytes[start..], position, context));
             }
         }
+        self.newest = newest.map_or((None, false), |(sequence, end)| {
+            (Some(end), sequence > context.floor_sequence)
+        });
+        self.note_unread(&bytes, context, unread);
         self.found.sort_by_key(|found| found.header.sequence);
         let newest = self.found.last().map(|found| found.header.sequence);
         let sequence = |index: usize| self.found.get(index).map(|found| found.header.sequence);
@@ -156,6 +175,31 @@ impl JournalScan {
                 twin || own == newest
             })
             .collect();
+    }
+
+    /// Remembers the blocks where an entry may begin that could not be read.
+    fn note_unread(&mut self, bytes: &[u8], context: &ScanContext, unread: &RangeSet) {
+        let block = JOURNAL_BLOCK_BYTES;
+        let covered = |position: u64| {
+            self.found.iter().filter_map(|found| found.journal).any(|(start, blocks)| {
+                (u64::from(start)..u64::from(start) + u64::from(blocks)).contains(&position)
+            })
+        };
+        let sequence_at = |position: u64| {
+            let at = position * block;
+            if unread.overlaps(at..at + 512) {
+                return Some((position, None));
+            }
+            let peeked = peek(bytes.get(at as usize..at as usize + 512)?).ok()?;
+            let is_newer = peeked.volume_id == context.volume_id
+                && peeked.sequence > context.floor_sequence
+                && unread.overlaps(at..at + u64::from(peeked.header_bytes));
+            is_newer.then_some((position, Some(peeked.sequence)))
+        };
+        let positions = (0..bytes.len() as u64 / block).filter(|position| {
+            unread.overlaps(position * block..(position + 1) * block) && !covered(*position)
+        });
+        self.unread = positions.filter_map(sequence_at).collect();
     }
 
     /// Device offset and length of the payload of `found[index]`; `None` if it has none.
@@ -174,6 +218,15 @@ impl JournalScan {
         (found.chunks_sound, found.is_only_unread) =
             judge_chunks(&found.header, &piece.bytes, offset, &piece.unread);
     }
+}
+
+/// Sequence of the entry of this volume at the start of `bytes`, also one that the snapshot includes, and the block behind it.
+fn end_of_entry(bytes: &[u8], position: usize, context: &ScanContext) -> Option<(u64, u64)> {
+    let peeked = peek(bytes.get(..512)?).ok()?;
+    let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
+    let blocks = entry_blocks(peeked.header_bytes as usize);
+    let is_its_own = peeked.volume_id == context.volume_id && sequence_fits(&header);
+    is_its_own.then_some((peeked.sequence, position as u64 + u64::from(blocks)))
 }
 
 fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found> {
@@ -233,7 +286,7 @@ mod tests {
             scan.push(&block);
         }
         assert_eq!(scan.len(), headers.len() as u64 * JOURNAL_BLOCK_BYTES);
-        scan.parse(&context);
+        scan.parse(&context, &RangeSet::new());
         scan
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Findings {
     pub(super) problems: Vec<Damage>,
     /// Places that cannot be read and where the header of a record may be that is newer than all that was found.
     pub(super) hidden: Vec<Hidden>,
+    /// Places where records are missing that stood before newer ones: each of these places had at least one.
+    pub(super) passed: usize,
     /// A record names what does not lie on the volume that the superblock describes.
     pub(super) outside: Option<String>,
     /// Device bytes that cannot be read and where a record may be that nobody knows of.

@@ -19,6 +19,7 @@ use crate::recovery::careful::Piece;
 use crate::state::logs::REACH_BYTES;
 use nearhead_disk::{Buffer, BufferMut, RangeSet};
 use nearhead_format::record::{Claim, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, peek};
+use std::ops::Range;
 
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.
@@ -59,6 +60,8 @@ pub(super) struct LogScan {
     pub(super) problems: Vec<(u64, String)>,
     /// Places where the header of a newer record may be and could not be read.
     pub(super) hidden: Vec<Hidden>,
+    /// Places of records that are missing before newer ones.
+    pub(super) passed: usize,
     /// Device bytes that could not be read, and the device's words.
     unread: RangeSet,
     why: String,
@@ -79,6 +82,7 @@ impl LogScan {
             remains: Vec::new(),
             problems: Vec::new(),
             hidden: Vec::new(),
+            passed: 0,
             unread: RangeSet::new(),
             why: String::new(),
         }
@@ -200,7 +204,8 @@ impl LogScan {
     }
 
     /// Reports the places in `bytes`, which stand at log block `start` and have no newer record behind them, where the
-    /// header of the next record may be and could not be read: it begins no further on than placement leaves out.
+    /// header of the next record may be and could not be read: it begins no further on than placement leaves out. Behind
+    /// an unread header another record may follow, within the length of the first.
     fn note_hidden(&mut self, bytes: &[u8], start: u32, context: &ScanContext) {
         if self.unread.is_empty() {
             return;
@@ -208,13 +213,15 @@ impl LogScan {
         let (block, log) = (context.block(), self.claim.log_index);
         // Placement leaves out blocks between two records alone.
         let gap_blocks = if start == 0 { 0 } else { context.gap_bytes_max / block as u64 };
+        let mut may_follow = false;
         for (step, at) in bytes.chunks(block).enumerate() {
             let position = start + step as u32;
             let Some(offset) = context.layout.log_block_offset(log, position) else { return };
             let sequence = if self.unread.overlaps(offset..offset + 512) {
-                if step as u64 > gap_blocks {
+                if step as u64 > gap_blocks && !may_follow {
                     continue;
                 }
+                may_follow = true;
                 None
             } else {
                 // Its first sector names a record whose header has a part that could not be read.
@@ -339,6 +346,13 @@ impl LogScan {
         found_at(bytes, &peeked, &self.unread, context)
     }
 
+    /// Log blocks of `positions` whose first sector could not be read.
+    fn unread_blocks(&self, positions: Range<u32>, context: &ScanContext) -> usize {
+        let log = self.claim.log_index;
+        let offsets = positions.filter_map(|at| context.layout.log_block_offset(log, at));
+        offsets.filter(|at| self.unread.overlaps(*at..*at + 512)).count()
+    }
+
     /// Looks in `bytes`, which stand at log block `start`, for a newer record behind one there whose header
     /// does not hold; says whether there was one.
     fn look_ahead(&mut self, bytes: &[u8], start: u32, context: &ScanContext) -> bool {
@@ -363,6 +377,7 @@ impl LogScan {
                 );
                 if !self.leaves_a_gap(&newer, start, position) {
                     self.problems.push((newer.sequence, problem));
+                    self.passed += self.unread_blocks(start..position, context).max(1);
                 }
                 self.cursor = position;
                 return true;

@@ -20,8 +20,8 @@ pub(in crate::recovery) struct ByWholeLogs {
     to_read: VecDeque<u32>,
     /// Claims of records that are not sound: followed last, since they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
-    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say,
-    /// or anyway where placement does not write records in order.
+    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say
+    /// or cannot be read, or anyway where placement does not write records in order.
     peeks: VecDeque<Claim>,
     peeking: Option<Claim>,
     /// Every log that may hold newer records, and from where on its snapshot or first record says.
@@ -124,7 +124,7 @@ impl Finder for ByWholeLogs {
 
     fn take(&mut self, piece: Piece, context: &ScanContext) {
         if let Some(claim) = self.peeking.take() {
-            if context.gap_bytes_max > 0 || names_newer(&piece.bytes, claim, context) {
+            if context.gap_bytes_max > 0 || names_newer(&piece, claim, context) {
                 self.follow(claim);
             }
         } else if let Some(sweep) = self.sweep.as_mut() {
