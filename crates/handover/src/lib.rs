@@ -26,7 +26,9 @@ mod summary;
 mod tests;
 
 pub use owner::KeptFor;
-pub use summary::{KeptWrites, begin_opening, kept_writes, refuse_another_volume};
+pub use summary::{
+    KeptWrites, begin_opening, kept_writes, refuse_another_generation, refuse_another_volume,
+};
 
 use kept_file::{Cut, KeptFile};
 use nearhead_disk::Nanos;

@@ -23,6 +23,19 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
         mounting::refuse_folder(folder)?;
     }
     let _ = place.take_word();
+    let begun = begin(args, place);
+    if begun.is_err() {
+        place.remove_attempt();
+    }
+    begun?;
+    match &args.mount {
+        Some(folder) => mounting::mount(place, folder),
+        None => Ok(()),
+    }
+}
+
+/// Starts the supervisor, and waits until it has made the device.
+fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
     place.prepare()?;
     drop(place.lock()?);
     let failed = |error: std::io::Error| format!("attach: {}: {error}", place.log().display());
@@ -66,10 +79,7 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
     } else {
         say(&place.link().display().to_string());
     }
-    match &args.mount {
-        Some(folder) => mounting::mount(place, folder),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// From now on a signal takes back what the supervisor `child` has begun.

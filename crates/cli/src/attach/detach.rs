@@ -5,6 +5,7 @@
 //! never say that all is durable while writes are kept that were answered and not flushed, and never throw those away without `--force`.
 
 use super::backend::{self, Backend};
+use super::kept::Kept;
 use super::place::{Facts, Place};
 use super::resume;
 use crate::checkpoint::{self, CheckpointArgs};
@@ -24,7 +25,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Interval between two messages about what is waited for.
+/// Writes that are listed one a line when they are thrown away.
+const LOST_LISTED_MAX: usize = 64;
+/// Interval between two progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// So often, and after so long each time, it is looked whether somebody still uses a device.
 pub(super) const LOOKS: u32 = 20;
@@ -59,6 +62,15 @@ struct Report<'a> {
     durable: bool,
     /// Writes that were thrown away, in words.
     lost: Option<&'a str>,
+    /// Each of them, oldest first.
+    lost_writes: Vec<LostWrite>,
+}
+
+/// A write that was thrown away.
+#[derive(Debug, Serialize)]
+struct LostWrite {
+    offset: u64,
+    bytes: u64,
 }
 
 /// Runs the command.
@@ -99,7 +111,7 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
             refuse_kept(&place)?;
         }
     }
-    let lost = place.kept_in_words().filter(|_| args.force);
+    let lost = Kept::at(&place).filter(|_| args.force);
     if args.force {
         place.throw_kept_away();
     }
@@ -110,30 +122,44 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
         Some(why) if !args.force => return Err(why),
         _ => {}
     }
+    tell(args, &place, lost.as_ref())
+}
+
+/// Says how it ended; `lost` was thrown away.
+fn tell(args: &DetachArgs, place: &Place, lost: Option<&Kept>) -> Result<(), String> {
+    let writes = lost.and_then(|lost| lost.writes.as_ref());
     if args.json {
+        let ranges = writes.map_or(&[][..], |writes| &writes.ranges);
         return say_json(&Report {
             name: &place.name,
             detached: true,
             durable: !args.force,
-            lost: lost.as_deref(),
+            lost: lost.map(|lost| lost.words.as_str()),
+            lost_writes: ranges
+                .iter()
+                .map(|(offset, bytes)| LostWrite { offset: *offset, bytes: *bytes })
+                .collect(),
         });
     }
-    let how = match (&lost, args.force) {
-        (Some(lost), _) => format!("; thrown away: {lost}"),
+    let how = match (lost, args.force) {
+        (Some(lost), _) => format!("; thrown away: {}", lost.words),
         (None, true) => String::new(),
         (None, false) => ": everything is durable".to_owned(),
     };
     say(&format!("detached {}{how}", place.name));
+    let lines = writes.map_or_else(Vec::new, |writes| writes.listed(LOST_LISTED_MAX));
+    lines.iter().for_each(|line| say(&format!("  {line}")));
     Ok(())
 }
 
 /// Refuses to end a volume of which writes are kept that no process is going to carry out.
 fn refuse_kept(place: &Place) -> Result<(), String> {
-    let Some(writes) = place.kept_in_words() else { return Ok(()) };
+    let Some(kept) = Kept::at(place) else { return Ok(()) };
     Err(format!(
-        "detach {0}: expected that everything is durable, found {writes}; `nearhead attach {0}` carries them out, `nearhead detach {0} --force` \
-         throws them away",
-        place.name
+        "detach {}: expected that everything is durable, found {}; {}",
+        place.name,
+        kept.words,
+        kept.advice(place)
     ))
 }
 

@@ -103,6 +103,11 @@ impl Identity {
         Self { block_bytes, read_only, ..self }
     }
 
+    /// The target, by a name that any folder finds.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
     /// Reads the one at `path`.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let failed = |problem: &dyn std::fmt::Display| format!("{}: {problem}", path.display());

@@ -9,6 +9,7 @@ mod background;
 mod desk;
 mod detach;
 mod identity;
+mod kept;
 mod log;
 mod loop_device;
 mod mounting;
@@ -26,6 +27,7 @@ mod worker_process;
 
 pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
+pub use kept::refuse_if_attached;
 pub use place::link_of;
 pub use report::{report_of, status, with_user};
 pub use resize::{AttachedVolume, all_attached, attached};

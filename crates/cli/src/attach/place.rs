@@ -147,7 +147,8 @@ impl Place {
             let facts = place.facts().ok()?;
             is_it(place, &facts).then(|| (place.clone(), facts))
         });
-        let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).collect();
+        let known = all.iter().filter(|place| place.facts().is_ok());
+        let names: Vec<&str> = known.map(|place| place.name.as_str()).collect();
         let there = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
         found.ok_or_else(|| format!("{text}: expected an attached volume, found {there}"))
     }
@@ -215,6 +216,11 @@ impl Place {
         self.write(&self.facts_path(), facts)
     }
 
+    /// The identity that later workers open.
+    pub(super) fn identity_noted(&self) -> Result<Identity, String> {
+        Identity::read(&self.identity())
+    }
+
     /// Writes what later workers open.
     pub(super) fn note_identity(&self, identity: &Identity) -> Result<(), String> {
         self.write(&self.identity(), identity)
@@ -279,15 +285,11 @@ impl Place {
         nearhead_handover::kept_writes(&self.kept()).is_ok_and(|kept| kept.is_none())
     }
 
-    /// The writes that are kept, in words; none if there are none.
-    pub(super) fn kept_in_words(&self) -> Option<String> {
-        let kept = self.kept();
-        let what = match nearhead_handover::kept_writes(&kept) {
-            Ok(None) => return None,
-            Ok(Some(writes)) => writes.in_words(),
-            Err(error) => format!("what was answered and not flushed ({error})"),
-        };
-        Some(format!("{what}, in {}", kept.display()))
+    /// Removes what an attempt left that never came to a device. Where a device was made, all of it stays.
+    pub(super) fn remove_attempt(&self) {
+        if self.facts().is_err() && !self.is_held() {
+            self.remove();
+        }
     }
 
     /// Throws away the writes that are kept.

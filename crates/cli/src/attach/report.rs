@@ -3,6 +3,7 @@
 //! It must never ask the worker, which may be the process that asks, nor wait for the device.
 
 use super::backend;
+use super::kept::Kept;
 use super::place::{Facts, Place};
 use super::resume::Resumed;
 use crate::report::AttachedReport;
@@ -25,22 +26,24 @@ fn report(place: &Place, facts: &Facts, asking: Option<u32>) -> AttachedReport {
     let alone = alone.map(|worker| worker.as_raw_nonzero().get().cast_unsigned());
     let worker = asking.or(if is_held { facts.worker } else { alone });
     let name = &place.name;
-    let advice = (!is_held).then(|| {
-        let what = if worker.is_some() {
-            "the process that supervises it has ended, and no worker follows if this one ends"
-        } else {
-            "its processes have ended"
-        };
-        format!("{what}; `nearhead attach {name}` brings it back")
-    });
     let is_served = worker.is_some() && facts.trouble.is_none();
+    let kept = Kept::at(place).filter(|_| !is_served);
+    let advice = (!is_held).then(|| match (&kept, worker) {
+        (_, Some(_)) => format!(
+            "the process that supervises it has ended, and no worker follows if this one ends; `nearhead attach {name}` brings it back"
+        ),
+        (None, None) => {
+            format!("its processes have ended; `nearhead attach {name}` brings it back")
+        }
+        (Some(kept), None) => format!("its processes have ended; {}", kept.advice(place)),
+    });
     AttachedReport {
         name: name.clone(),
         supervisor: facts.supervisor.filter(|_| is_held),
         worker,
         user: None,
         trouble: facts.trouble.clone().filter(|_| is_held),
-        kept: place.kept_in_words().filter(|_| !is_served),
+        kept: kept.map(|kept| format!("{}: they are not durable", kept.words)),
         advice,
     }
 }

@@ -19,6 +19,7 @@ use super::AttachArgs;
 use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
 use super::identity::Identity;
+use super::kept::Kept;
 use super::log::Watch;
 use super::place::{Facts, Place};
 use super::resume::Resumed;
@@ -98,8 +99,8 @@ struct Supervisor<'a> {
     sender: Sender<Event>,
 }
 
-/// Supervises until the device is taken away. `settings` are those of the first worker, `config` the text of its volume file; `resumed` is what
-/// a supervisor before this one left.
+/// Supervises until the device is taken away. `first` has the settings of the first worker and the text of its volume file; `resumed` is what
+/// an earlier supervisor left.
 pub(super) fn run(
     args: &AttachArgs,
     place: &Place,
@@ -113,79 +114,106 @@ pub(super) fn run(
     // Users of the disk must not wait for a process that was killed to free memory.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-900");
     let (sender, receiver) = channel();
-    watch_signals(&sender)?;
-    let (backend, device, resumed) = match resumed {
-        Some(resumed) if resumed.is_there(place) => {
-            let (backend, device) = resumed.adopt(place)?;
-            (backend, device, Some(resumed))
-        }
-        resumed => {
-            super::resume::clear(place)?;
-            let backend = match &resumed {
-                Some(resumed) => super::backend::named(&resumed.facts.by)?,
-                None => super::backend::chosen(args.by)?,
-            };
-            if resumed.is_none() {
-                let _ = std::fs::remove_file(place.settings());
+    let begun = watch_signals(&sender)
+        .and_then(|()| Supervisor::begin(args, place, first, resumed, sender));
+    let (mut supervisor, resumed) = match begun {
+        Ok(begun) => begun,
+        Err(why) => {
+            // The device of an earlier supervisor stays as it is.
+            if place.facts().is_err() {
+                place.remove();
             }
-            let resumed = resumed.map(Resumed::without_device);
-            (backend, backend.begin(place)?, resumed)
+            return Err(why);
         }
-    };
-    let (target, read_only) = match (&first, &resumed) {
-        (_, Some(resumed)) => (resumed.facts.target.clone(), resumed.identity.read_only),
-        (Some((settings, _)), None) => (absolute(settings.target()?), settings.read_only),
-        (None, None) => return Err("attach: nothing to attach (internal error)".to_owned()),
-    };
-    let identity = resumed.as_ref().map(|resumed| resumed.identity.clone());
-    let block_bytes =
-        identity.as_ref().map_or(args.block_size.bytes(), |identity| identity.block_bytes);
-    let mut supervisor = Supervisor {
-        args,
-        target,
-        first,
-        identity,
-        shape: (block_bytes, read_only),
-        backend,
-        device: Arc::from(device),
-        binary: Arc::new(Binary::running()?),
-        worker: None,
-        workers: 0,
-        is_ready: false,
-        is_adopted: false,
-        got_on: Instant::now(),
-        problem: None,
-        start_at: None,
-        facts: None,
-        links: Links::default(),
-        upgrade: None,
-        wanted: None,
-        pause: PAUSE_MIN,
-        endings: 0,
-        sender,
-        place: place.clone(),
     };
     let ended = supervisor.supervise(resumed, &receiver);
     // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
     let device = supervisor.facts.as_ref().map(|facts| facts.device.as_path());
-    let _ = backend.give_up(place, device);
-    let ended = match place.kept_in_words() {
+    let _ = supervisor.backend.give_up(place, device);
+    let ended = match Kept::at(place) {
         None => ended,
-        Some(writes) => Err(format!(
-            "{0}; kept are {writes}: they are not durable; `nearhead attach {1}` carries them out",
+        Some(kept) => Err(format!(
+            "{}; kept are {}: they are not durable; {}",
             ended
                 .err()
                 .unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name)),
-            place.name
+            kept.words,
+            kept.advice(place)
         )),
     };
-    // Whatever waits for the end of this process waits for the lock.
+    // `detach` waits for the lock.
     place.remove();
-    if let Err(why) = &ended {
+    if let Err(why) = &ended
+        && device.is_some()
+    {
         place.leave_word(why);
     }
     drop(lock);
     ended
+}
+
+impl<'a> Supervisor<'a> {
+    /// Adopts the device of an earlier supervisor, or begins to make one.
+    fn begin(
+        args: &'a AttachArgs,
+        place: &Place,
+        first: Option<(ServeArgs, Option<String>)>,
+        resumed: Option<Resumed>,
+        sender: Sender<Event>,
+    ) -> Result<(Self, Option<Resumed>), String> {
+        let (backend, device, resumed) = match resumed {
+            Some(resumed) if resumed.is_there(place) => {
+                let (backend, device) = resumed.adopt(place)?;
+                (backend, device, Some(resumed))
+            }
+            resumed => {
+                super::resume::clear(place)?;
+                let backend = match &resumed {
+                    Some(resumed) => super::backend::named(&resumed.facts.by)?,
+                    None => super::backend::chosen(args.by)?,
+                };
+                if resumed.is_none() {
+                    let _ = std::fs::remove_file(place.settings());
+                }
+                let resumed = resumed.map(Resumed::without_device);
+                (backend, backend.begin(place)?, resumed)
+            }
+        };
+        let (target, read_only) = match (&first, &resumed) {
+            (_, Some(resumed)) => (resumed.facts.target.clone(), resumed.identity.read_only),
+            (Some((settings, _)), None) => (absolute(settings.target()?), settings.read_only),
+            (None, None) => return Err("attach: nothing to attach (internal error)".to_owned()),
+        };
+        let identity = resumed.as_ref().map(|resumed| resumed.identity.clone());
+        let block_bytes =
+            identity.as_ref().map_or(args.block_size.bytes(), |identity| identity.block_bytes);
+        let supervisor = Self {
+            args,
+            target,
+            first,
+            identity,
+            shape: (block_bytes, read_only),
+            backend,
+            device: Arc::from(device),
+            binary: Arc::new(Binary::running()?),
+            worker: None,
+            workers: 0,
+            is_ready: false,
+            is_adopted: false,
+            got_on: Instant::now(),
+            problem: None,
+            start_at: None,
+            facts: None,
+            links: Links::default(),
+            upgrade: None,
+            wanted: None,
+            pause: PAUSE_MIN,
+            endings: 0,
+            sender,
+            place: place.clone(),
+        };
+        Ok((supervisor, resumed))
+    }
 }
 
 impl Supervisor<'_> {
