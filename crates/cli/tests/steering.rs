@@ -165,7 +165,7 @@ fn watching_gives_a_line_for_each_interval_of_what_happened_in_it_and_ends_well_
 fn watching_needs_somebody_who_serves_and_says_so() {
     let scratch = Scratch::new("unwatched");
     run_ok(&scratch, &SMALL);
-    run_fails(&scratch, &["status", "a.img", "--watch"], &["found nobody", "leave --watch out"]);
+    run_fails(&scratch, &["status", "a.img", "--watch"], &["found none", "leave --watch out"]);
     let wrong = run(&scratch, &["status", "--watch", "a.img"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(told(&wrong).contains("a target goes before --watch"), "{}", told(&wrong));

@@ -115,8 +115,7 @@ impl KeptWrites {
     /// How many writes there are and where, in words.
     pub fn in_words(&self) -> String {
         let named = self.ranges.iter().take(RANGES_NAMED_MAX);
-        let ranges: Vec<String> =
-            named.map(|(offset, len)| format!("{len} at {offset}")).collect();
+        let ranges: Vec<String> = named.map(|(offset, len)| format!("{len} at {offset}")).collect();
         let more = if self.ranges.len() > RANGES_NAMED_MAX { ", ..." } else { "" };
         format!(
             "{} writes of {} bytes that were answered and not flushed ({}{more})",

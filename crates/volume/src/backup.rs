@@ -11,7 +11,7 @@ use crate::generations;
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
 use crate::presets::Presets;
-use crate::probe::{Contents, Finding, HEAD_BYTES, probe, probe_copies};
+use crate::probe::{Contents, Finding, HEAD_BYTES, probe, probe_device};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::backup::BackupHead;
@@ -176,19 +176,19 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
 }
 
 /// Contents with a name at the start of a device without a superblock of ours. Damage has none, and the end may be clients' data. Where
-/// nothing of the volume is left on it (`has_remains`), copies of superblocks of other formats count as well.
+/// nothing of the volume is left on it (no `has_remains`), the end and copies of superblocks count as well.
 fn foreign(io: &mut SyncIo<'_>, has_remains: bool) -> Result<Option<Contents>, DiskError> {
     let bytes = io.disk().properties().capacity_bytes;
     let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
-    let contents = probe(bytes, &head, &[]);
+    let contents = if has_remains {
+        probe(bytes, &head, &[])
+    } else {
+        probe_device(bytes, |offset, len| io.read(offset, len))?
+    };
     let is_of_others = |found: &Finding| !found.what.contains("Nearhead");
     Ok(match contents {
         Contents::Known(findings) if findings.iter().any(is_of_others) => {
             Some(Contents::Known(findings.into_iter().filter(is_of_others).collect()))
-        }
-        _ if !has_remains => {
-            let copies = probe_copies(bytes, 0, |offset, len| io.read(offset, len))?;
-            Some(Contents::Known(copies)).filter(|contents| *contents != Contents::Known(Vec::new()))
         }
         _ => None,
     })

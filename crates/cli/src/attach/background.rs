@@ -1,7 +1,7 @@
 //! The command `attach` itself: starts the process that supervises, and waits until there is a device.
 //!
-//! What the supervisor logs until then is shown here. Ctrl-C takes back what was begun, and says so. It must never end before the supervisor
-//! without a word of what goes on.
+//! Lines that the supervisor logs until then are shown here. Ctrl-C takes back what was begun, and says so. This must never end before the
+//! supervisor without a message about what goes on.
 
 use super::place::Place;
 use super::{AttachArgs, arguments_for, backend, mounting};

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const LOST_LISTED_MAX: usize = 64;
 /// Interval between two progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// So often, and after so long each time, it is looked whether somebody still uses a device.
+/// Number of times that a device is checked for users before it counts as used, and the pause between two checks.
 pub(super) const LOOKS: u32 = 20;
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -53,7 +53,7 @@ pub struct DetachArgs {
     pub json: bool,
 }
 
-/// What was done.
+/// Report of `detach --json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     name: &'a str,
@@ -90,7 +90,7 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
             refuse_kept(&place)?;
         }
         if args.drain {
-            drain(&facts)?;
+            drain(&place)?;
         }
         say_what_goes_on_at_ctrl_c(&format!(
             "detach {0}: interrupted; it goes on in the background: `nearhead status {0}` shows it until it has gone",
@@ -108,6 +108,8 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
         }
         let _ = backend.give_up(&place, Some(&facts.device));
         if !args.force {
+            // The supervisor knows more.
+            place.take_word().map_or(Ok(()), Err)?;
             refuse_kept(&place)?;
         }
     }
@@ -229,7 +231,7 @@ pub(crate) fn say_what_goes_on_at_ctrl_c(message: &str) -> Result<(), String> {
     started.map(drop).map_err(failed)
 }
 
-/// Takes the device away if nobody uses it.
+/// Takes the device away unless it is used.
 pub(super) fn take_away(
     place: &Place,
     facts: &Facts,
@@ -250,7 +252,7 @@ pub(super) fn refuse_if_used(
         return Ok(());
     }
     let found = || nearhead_uring::user_of(&facts.device);
-    // Who looks at every device there is has it open for a moment, and is no user: udev, blkid, losetup.
+    // udev, blkid and losetup open every device for a moment, and are no users.
     let passes_by = || {
         (0..LOOKS).any(|_| {
             std::thread::sleep(LOOK_AGAIN);
@@ -278,10 +280,10 @@ fn unmount(device: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn drain(facts: &Facts) -> Result<(), String> {
+fn drain(place: &Place) -> Result<(), String> {
     let args = CheckpointArgs {
-        target: facts.target.clone(),
-        control: facts.control.clone(),
+        target: place.link().display().to_string(),
+        control: None,
         timeout: None,
         stop: false,
         cancel: false,

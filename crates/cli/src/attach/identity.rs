@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// Options of arrays that act once.
 const ACT_ONCE: [&str; 1] = ["take="];
 
-/// What a later worker opens.
+/// Volume, devices and settings that later workers open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// Id of the volume, in hexadecimal digits.

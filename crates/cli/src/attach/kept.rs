@@ -29,7 +29,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Those at `place`; none if there are none.
+    /// Reads those at `place`; none if there are none.
     pub(super) fn at(place: &Place) -> Option<Self> {
         let path = place.kept();
         let (what, writes) = match kept_writes(&path) {
@@ -85,7 +85,11 @@ impl Kept {
             )));
         }
         let why = nearhead_handover::refuse_another_generation(&place.kept(), &now).err()?;
-        Some(if now.generation < of.generation { Obstacle::Away(why) } else { Obstacle::Changed(why) })
+        Some(if now.generation < of.generation {
+            Obstacle::Away(why)
+        } else {
+            Obstacle::Changed(why)
+        })
     }
 }
 
@@ -107,7 +111,7 @@ fn volume_on(target: &mut Target) -> Result<KeptFor, String> {
 /// afterwards, or whose supervisor is about to serve it again. A command that mends the volume is let through, and the kept writes stay good.
 ///
 /// # Errors
-/// What keeps it, and the commands that help.
+/// Says which attached volume keeps it, and which commands help.
 pub fn refuse_if_attached(target: &mut Target, opener: &Opener) -> Result<(), String> {
     let is_own = |place: &Place| *opener == Opener::Worker(place.name.clone());
     let others = Place::all().into_iter().filter(|place| !is_own(place));

@@ -48,6 +48,43 @@ fn report(place: &Place, facts: &Facts, asking: Option<u32>) -> AttachedReport {
     }
 }
 
+/// Why no worker serves an attached volume.
+#[derive(Debug)]
+pub enum Unserved {
+    /// The supervisor is starting one.
+    Starting(String),
+    /// For this reason, until something is done about it.
+    For(String),
+}
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Starting(why) | Self::For(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
+/// Why no worker answers for the attached volume that `what` means; none if `what` is no attached volume, or names its target and no
+/// process supervises it: then a command may use the target itself.
+pub fn without_worker(what: &str) -> Option<Unserved> {
+    let report = report_of(what, None)?;
+    let name = &report.name;
+    let found = format!("expected a worker that serves the attached volume {name}, found none");
+    if report.supervisor.is_none() {
+        let is_device = what.starts_with("/dev/nearhead/");
+        let advice = report.advice.filter(|_| is_device || !Path::new(what).exists())?;
+        return Some(Unserved::For(format!("{found}: {advice}")));
+    }
+    Some(match report.trouble {
+        None => Unserved::Starting(format!(
+            "{found}: the next one is not ready yet; requests wait for it, and `nearhead status {name}` shows when it is"
+        )),
+        Some(trouble) => Unserved::For(format!(
+            "{found}: {trouble}; `nearhead status {name}` shows when it is back"
+        )),
+    })
+}
+
 /// Adds what keeps the device busy.
 pub fn with_user(report: AttachedReport) -> AttachedReport {
     let found = Place::named(&report.name).and_then(|place| Ok((place.facts()?, place)));

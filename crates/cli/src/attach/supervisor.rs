@@ -36,24 +36,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use workers::{PAUSE_MIN, Upgrade};
 
-/// Where what came of it is told.
+/// Channel for the outcome of a command.
 type Answer = Sender<Result<String, String>>;
 
-/// What the supervisor hears.
+/// Events that the supervisor handles.
 pub(super) enum Event {
     /// The worker with this number said something.
     Worker(u64, Said),
     /// The block device was made, or not.
     Made(Result<PathBuf, String>),
-    /// Go on with another program, and tell how that went. It may take so long without getting on.
+    /// Go on with another program, and answer how that went. The duration bounds the time without progress.
     Upgrade(PathBuf, Duration, Answer),
-    /// The volume has grown to so many bytes: give the device that size, and tell how that went.
+    /// The volume has grown to this number of bytes: give the device that size, and answer how that went.
     Resize(u64, Answer),
     /// A signal that stops.
     Signal(i32),
 }
 
-/// Said once the device can be used.
+/// Reported once the device can be used.
 #[derive(Debug, Serialize)]
 pub(super) struct Ready<'a> {
     event: &'static str,
@@ -69,7 +69,7 @@ struct Supervisor<'a> {
     args: &'a AttachArgs,
     place: Place,
     target: String,
-    /// What the first worker opens, until its volume is known.
+    /// Settings of the first worker, until its volume is known.
     first: Option<(ServeArgs, Option<String>)>,
     identity: Option<Identity>,
     shape: (u32, bool),
@@ -84,7 +84,7 @@ struct Supervisor<'a> {
     is_adopted: bool,
     /// When the worker showed last that it gets on.
     got_on: Instant,
-    /// What the worker said of its failure.
+    /// Reason that the worker gave for its failure.
     problem: Option<String>,
     /// When the next worker is to be started, if there is none.
     start_at: Option<Instant>,
@@ -132,14 +132,15 @@ pub(super) fn run(
     let _ = supervisor.backend.give_up(place, device);
     let ended = match Kept::at(place) {
         None => ended,
-        Some(kept) => Err(format!(
-            "{}; kept are {}: they are not durable; {}",
-            ended
-                .err()
-                .unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name)),
-            kept.words,
-            kept.advice(place)
-        )),
+        Some(kept) => {
+            let why = ended.err();
+            let why =
+                why.unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name));
+            // The worker that refuses them names them.
+            let is_named = why.contains(&*place.kept().to_string_lossy());
+            let named = if is_named { String::new() } else { format!("; kept are {}", kept.words) };
+            Err(format!("{why}{named}: they are not durable; {}", kept.advice(place)))
+        }
     };
     // `detach` waits for the lock.
     place.remove();
@@ -370,7 +371,7 @@ impl Supervisor<'_> {
         device.clone_into(&mut facts.device);
         self.place.make_link(device)?;
         if let Err(problem) = super::udev::note(device, &self.place.name) {
-            // Who mounts it by hand does not need it.
+            // Only mounts by udev and systemd need it.
             note(&problem);
         }
         self.tell_others();
@@ -398,7 +399,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// What others need, and the control socket under the device's name.
+    /// Writes the facts, and links the control socket under the device's name.
     fn tell_others(&mut self) {
         let Some(facts) = &mut self.facts else { return };
         facts.worker = self.worker.as_ref().map(Worker::process);
@@ -436,7 +437,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A signal: the device is taken away if nobody uses it.
+    /// A signal: the device is taken away unless it is used.
     fn take_away_at(&self, signal: i32) {
         let name = &self.place.name;
         let Some(facts) = self.facts.clone().filter(|facts| !facts.device.as_os_str().is_empty())
@@ -449,7 +450,7 @@ impl Supervisor<'_> {
         };
         note(&format!("signal {signal}: detaching {name}"));
         let (place, backend) = (self.place.clone(), self.backend);
-        // It asks the worker, so it is another thread's.
+        // On a thread of its own: it asks the worker.
         let started = on_a_thread(move || {
             if let Err(why) = super::detach::take_away(&place, &facts, backend) {
                 note(&why);

@@ -64,10 +64,14 @@ pub(super) fn find(device: &Device<'_>, findings: &mut Vec<Finding>) {
     let mut add = |what, label, offset| findings.push(Finding { what, label, offset });
     for offset in BTRFS_MIRRORS {
         // fs/btrfs/accessors.h: its own place at 48, magic at 64, label at 299.
-        let is_one = device.has(offset + 64, b"_BHRfS_M")
-            && device.has(offset + 48, &offset.to_le_bytes());
+        let is_one =
+            device.has(offset + 64, b"_BHRfS_M") && device.has(offset + 48, &offset.to_le_bytes());
         if is_one {
-            add("btrfs file system (mirror of its superblock)", device.label(offset + 299, 256), offset);
+            add(
+                "btrfs file system (mirror of its superblock)",
+                device.label(offset + 299, 256),
+                offset,
+            );
         }
     }
     for offset in LUKS2_SECOND {
@@ -76,17 +80,21 @@ pub(super) fn find(device: &Device<'_>, findings: &mut Vec<Finding>) {
             add("LUKS2 encrypted volume (second header)", device.label(offset + 24, 48), offset);
         }
     }
-    for offset in ext_places(device.bytes) {
-        if let Some((what, label)) = ext(device, offset) {
-            add(what, label, offset);
-        }
+    // One says it all.
+    let mut groups = ext_places(device.bytes).into_iter();
+    if let Some((offset, (what, label))) =
+        groups.find_map(|offset| Some((offset, ext(device, offset)?)))
+    {
+        add(what, label, offset);
     }
     for (what, magic, offset) in fixed(device.bytes) {
         if device.has(offset, magic) {
             add(what, None, offset);
         }
     }
-    if let Some(offset) = zfs_labels(device.bytes).find_map(|label| structures::uberblock(device, label)) {
+    if let Some(offset) =
+        zfs_labels(device.bytes).find_map(|label| structures::uberblock(device, label))
+    {
         add("ZFS pool member", None, offset);
     }
     if let Some(offset) = xfs(device) {
