@@ -75,7 +75,8 @@ fn listed_as_stale(scratch: &Scratch, control: &str) -> Option<bool> {
     let list: serde_json::Value = common::json::parse(&output.stdout).unwrap();
     let unanswered = list["unanswered"].as_array().unwrap();
     let silent = unanswered.iter().any(|one| one["is_stale"] == false);
-    let is_well = list["volumes"].as_array().unwrap().iter().all(|one| one["health"] == "well");
+    let is_well = list["volumes"].as_array().unwrap().iter().all(|one| one["health"] == "well")
+        && list["attached"].as_array().unwrap().is_empty();
     let expected = match (is_well, silent) {
         (false, _) => 2,
         (true, true) => 1,

@@ -29,7 +29,7 @@ pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
 pub use kept::refuse_if_attached;
 pub use place::link_of;
-pub use report::{Unserved, report_of, status, with_user, without_worker};
+pub use report::{Unserved, report_of, status, unserved, with_user, without_worker};
 pub use resize::{AttachedVolume, all_attached, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 

@@ -85,6 +85,15 @@ pub fn without_worker(what: &str) -> Option<Unserved> {
     })
 }
 
+/// Attached volumes that no worker serves, each of which waits for something or keeps writes.
+pub fn unserved() -> Vec<AttachedReport> {
+    let known = |place: Place| Some(report(&place, &place.facts().ok()?, None));
+    let is_unserved = |report: &AttachedReport| {
+        report.trouble.is_some() || (report.supervisor.is_none() && report.worker.is_none())
+    };
+    Place::all().into_iter().filter_map(known).filter(is_unserved).collect()
+}
+
 /// Adds what keeps the device busy.
 pub fn with_user(report: AttachedReport) -> AttachedReport {
     let found = Place::named(&report.name).and_then(|place| Ok((place.facts()?, place)));

@@ -200,6 +200,9 @@ fn refused_kept_writes_are_never_offered(scratch: &Scratch, attached: &Attached<
     run_ok(scratch, &["mkfs", &attached.target, "--force"]);
     std::fs::rename(&hidden, &kept).unwrap();
     let force = format!("nearhead detach {} --force", attached.name);
+    let list = run(scratch, &["status"]);
+    let listed = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(listed.contains(&force) && list.status.code() == Some(2), "{listed}");
     for command in ["status", "attach", "detach"] {
         let output = run(scratch, &[command, &attached.name]);
         let told = [output.stdout, output.stderr].concat();

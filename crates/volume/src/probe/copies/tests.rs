@@ -9,9 +9,12 @@ fn names(device_bytes: u64, pieces: &[(u64, Vec<u8>)]) -> Vec<&'static str> {
         assert!(offset + len as u64 <= device_bytes, "{len} at {offset} of {device_bytes}");
         assert!(offset % 4096 == 0 || device_bytes % 4096 != 0, "unaligned: {offset}");
         let mut bytes = vec![0; len];
-        for (at, piece) in pieces {
+        let end = offset + len as u64;
+        let is_here =
+            |(at, piece): &&(u64, Vec<u8>)| *at < end && *at + piece.len() as u64 > offset;
+        for (at, piece) in pieces.iter().filter(is_here) {
             for (position, byte) in (*at..).zip(piece) {
-                if (offset..offset + len as u64).contains(&position) {
+                if (offset..end).contains(&position) {
                     bytes[(position - offset) as usize] = *byte;
                 }
             }
