@@ -73,7 +73,8 @@ pub fn without_worker(what: &str) -> Option<Unserved> {
     if report.supervisor.is_none() {
         let is_device = what.starts_with("/dev/nearhead/");
         let advice = report.advice.filter(|_| is_device || !Path::new(what).exists())?;
-        return Some(Unserved::For(format!("{found}: {advice}")));
+        let kept = report.kept.map_or_else(String::new, |kept| format!("it keeps {kept}; "));
+        return Some(Unserved::For(format!("{found}: {kept}{advice}")));
     }
     Some(match report.trouble {
         None => Unserved::Starting(format!(
