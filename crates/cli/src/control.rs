@@ -10,7 +10,7 @@ mod search;
 
 pub use search::{Searched, folders, sockets, sockets_of};
 
-use crate::attach;
+use crate::attach::{self, Unserved};
 use crate::target::backing_paths;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::de::DeserializeOwned;
@@ -19,10 +19,13 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an answer may take: commands run between requests, so only a stuck disk delays them.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest time to wait for a worker of an attached volume that is being started, and the interval between two attempts to reach it.
+const WORKER_WAIT_MAX: Duration = Duration::from_secs(5);
+const WORKER_POLL_EVERY: Duration = Duration::from_millis(50);
 /// The system's directory for sockets; units of systemd have folders of their own in it.
 const SYSTEM_DIRECTORY: &str = "/run/nearhead";
 /// Longest part of a file's name that a derived path keeps, in bytes (socket paths end at 107).
@@ -259,8 +262,29 @@ pub struct Client {
 }
 
 impl Client {
-    /// The daemon that serves `target`, if one does; `control` names its socket if given.
+    /// The daemon that serves `target`, if one does; `control` names its socket if given. An attached volume that no worker serves is an
+    /// error, which says what it waits for.
     pub fn find(target: &str, control: Option<&Path>) -> Result<Option<Self>, String> {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = Self::connected(target, control)? {
+                return Ok(Some(found));
+            }
+            match attach::without_worker(target) {
+                None => return Ok(None),
+                // The supervisor is starting one.
+                Some(Unserved::Starting(_)) if begun.elapsed() < WORKER_WAIT_MAX => {
+                    std::thread::sleep(WORKER_POLL_EVERY);
+                }
+                Some(Unserved::Starting(why) | Unserved::For(why)) => {
+                    return Err(format!("{target}: {why}"));
+                }
+            }
+        }
+    }
+
+    /// The same where an attached volume without a worker is no error.
+    pub fn connected(target: &str, control: Option<&Path>) -> Result<Option<Self>, String> {
         if let Some(path) = control {
             return Self::at(path).map(Some);
         }

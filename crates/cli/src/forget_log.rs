@@ -5,7 +5,7 @@
 use crate::offline;
 use crate::repair::{ClientRange, tell_ranges};
 use crate::report::words;
-use crate::target::{Access, DiskArgs};
+use crate::target::{Access, DiskArgs, Opener};
 use nearhead_output::{say, say_json};
 use nearhead_volume::find_superblock;
 use nearhead_volume::forget::{client_ranges, give_up, given_up_with_log};
@@ -44,7 +44,8 @@ struct Report<'a> {
 /// Runs the command.
 pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
     let access = if args.dry_run { Access::Read } else { Access::Write };
-    let mut offline = offline::open(&args.target, access, &args.disk, false).map_err(|problem| {
+    let disk = DiskArgs { opener: Opener::Mend, ..args.disk.clone() };
+    let mut offline = offline::open(&args.target, access, &disk, false).map_err(|problem| {
         format!("{problem} (forget-log changed nothing: it gives up what it can list, in a volume that opens)")
     })?;
     let superblock = offline.volume.superblock().clone();

@@ -93,8 +93,7 @@ struct Followed<'a> {
 /// Runs the command.
 pub fn run(args: &GrowArgs) -> Result<(), String> {
     let attached = attach::attached(&args.target);
-    let control = args.control.clone().or_else(|| attached.as_ref()?.control());
-    let report = match Client::find(&args.target, control.as_deref())? {
+    let report = match Client::find(&args.target, args.control.as_deref())? {
         Some(mut client) => match through_daemon(args, &mut client) {
             Ok(report) => report,
             Err(problem) => return follow(args, client, attached.as_ref(), problem),

@@ -10,7 +10,7 @@ mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
 use crate::report::words;
-use crate::target::{Access, DiskArgs, Target, device_flags};
+use crate::target::{Access, DiskArgs, Opener, Target, device_flags};
 pub use lost::LostArgs;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::{Place, Superblock};
@@ -81,7 +81,8 @@ pub fn run(args: &RepairArgs) -> Result<(), String> {
         return new_log::run(args);
     }
     let access = if args.dry_run { Access::Read } else { Access::Write };
-    let mut target = Target::open(&args.target, access, &args.disk)?;
+    let disk = DiskArgs { opener: Opener::Mend, ..args.disk.clone() };
+    let mut target = Target::open(&args.target, access, &disk)?;
     let io = &mut target.io();
     let to_rewrite = superblocks_to_repair(io).map_err(|error| error.to_string())?;
     if !args.dry_run && !to_rewrite.is_empty() {

@@ -4,6 +4,7 @@
 //! Opening keeps every other process out, and never changes anything by itself: an image that is
 //! missing or too short is an error here, not something to make good quietly.
 
+use crate::attach;
 use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
 use nearhead_disk::{Disk, WholeRuns};
@@ -22,7 +23,7 @@ mod without_log;
 
 pub use array::{label as array_label, refuse_if_misnamed};
 pub use data::{Beside, flags as device_flags};
-pub use nearhead_settings::{DiskArgs, IoEngine};
+pub use nearhead_settings::{DiskArgs, IoEngine, Opener};
 pub use without_log::DataDevices;
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
@@ -124,7 +125,11 @@ impl Target {
         let lanes = data::beside(lanes, &beside, &mut notes, |text| {
             open_disk(text, access.of_part(), args, start)
         })?;
-        Ok(Self { name: text.to_owned(), lanes, notes, lone_member, start })
+        let mut target = Self { name: text.to_owned(), lanes, notes, lone_member, start };
+        if access == Access::Write {
+            attach::refuse_if_attached(&mut target, &args.opener)?;
+        }
+        Ok(target)
     }
 
     /// Why its volume cannot be looked at, in words. What is found on a part of an array says nothing

@@ -211,6 +211,14 @@ fn what_cannot_be_attached_is_said_and_nothing_is_left() {
     assert!(!told.contains("\\n") && told.matches("no sound superblock").count() == 1, "{told}");
     attach(&["--mount", "/no/such/folder"], &["expected a folder"]);
     attach(&["--file", "here"], &["expected no --file"]);
+    if tools(&["prlimit"]) {
+        // Its supervisor cannot be started, or cannot begin.
+        for files in ["--nofile=6", "--nofile=10"] {
+            let program = env!("CARGO_BIN_EXE_nearhead");
+            tool("prlimit", &[files, program, "attach", &image, "--as", &name, "--by", "loop"]);
+            assert!(!Path::new("/run/nearhead/attached").join(&name).exists(), "{files}");
+        }
+    }
     run_fails(&scratch, &["attach", &image, "--as", "a/b"], &["--as a/b"]);
     run_fails(&scratch, &["detach", &name], &["expected an attached volume"]);
 }

@@ -75,7 +75,8 @@ fn listed_as_stale(scratch: &Scratch, control: &str) -> Option<bool> {
     let list: serde_json::Value = common::json::parse(&output.stdout).unwrap();
     let unanswered = list["unanswered"].as_array().unwrap();
     let silent = unanswered.iter().any(|one| one["is_stale"] == false);
-    let is_well = list["volumes"].as_array().unwrap().iter().all(|one| one["health"] == "well");
+    let is_well = list["volumes"].as_array().unwrap().iter().all(|one| one["health"] == "well")
+        && list["attached"].as_array().unwrap().is_empty();
     let expected = match (is_well, silent) {
         (false, _) => 2,
         (true, true) => 1,
@@ -165,7 +166,7 @@ fn watching_gives_a_line_for_each_interval_of_what_happened_in_it_and_ends_well_
 fn watching_needs_somebody_who_serves_and_says_so() {
     let scratch = Scratch::new("unwatched");
     run_ok(&scratch, &SMALL);
-    run_fails(&scratch, &["status", "a.img", "--watch"], &["found nobody", "leave --watch out"]);
+    run_fails(&scratch, &["status", "a.img", "--watch"], &["found none", "leave --watch out"]);
     let wrong = run(&scratch, &["status", "--watch", "a.img"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(told(&wrong).contains("a target goes before --watch"), "{}", told(&wrong));

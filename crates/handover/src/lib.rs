@@ -13,7 +13,8 @@
 //! - the file is bounded: past [`FLUSH_BYTES`] a flush is begun here; past [`KEPT_BYTES_MAX`], or where the file cannot take more, changes
 //!   wait for one before the service gets them;
 //! - **entries are never carried out on another volume**, nor on theirs if anything else opened it since ([`KeptFor`]);
-//! - if entries cannot be carried out, that counts as a loss ([`Service::losses`]), which fails the next flush of each client.
+//! - entries that the service refuses stay in the file, and each flush carries them out again first, and fails until that works;
+//! - entries that cannot be read are a loss ([`Service::losses`]), which fails the next flush of each client.
 //!
 //! The end of the machine is out of scope. It must never be used where two processes may have the service at once.
 
@@ -21,12 +22,15 @@
 
 mod kept_file;
 mod owner;
+mod requests;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use owner::KeptFor;
-pub use summary::{KeptWrites, begin_opening, kept_writes, refuse_another_volume};
+pub use summary::{
+    KeptWrites, begin_opening, kept_writes, refuse_another_generation, refuse_another_volume,
+};
 
 use kept_file::{Cut, KeptFile};
 use nearhead_disk::Nanos;
@@ -35,6 +39,7 @@ use nearhead_service::{
     Wake,
 };
 use owner::Owner;
+use requests::{made_durable, not_carried_out};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::Path;
@@ -82,7 +87,7 @@ struct Keeping {
     flush: Option<Cut>,
     /// The last one failed: no other is begun but for changes that wait.
     is_failing: bool,
-    /// An entry of an earlier process could not be carried out: all of them stay until a flush of a client covers them.
+    /// An entry of an earlier process could not be carried out: all of them stay until a later attempt carries them out.
     has_left: bool,
 }
 
@@ -227,7 +232,10 @@ impl<S: Service> Kept<S> {
             return;
         }
         if let Err(error) = &reply.result {
-            self.lose(&error.to_string());
+            self.told = Some(format!(
+                "writes that an earlier process had answered and not flushed cannot be carried out yet: {error}; they stay kept, and flushes fail \
+                 until they are"
+            ));
         }
         let Some(keeping) = &mut self.keeping else { return };
         keeping.has_left |= reply.result.is_err();
@@ -237,13 +245,18 @@ impl<S: Service> Kept<S> {
         }
         let entries = keeping.again.take().map_or(0, |again| again.entries);
         // Nothing is thrown away that was answered: a process after this one may find a disk that takes it.
-        let cleared = if keeping.has_left { Ok(()) } else { keeping.file.clear() };
+        let has_left = keeping.has_left;
+        let cleared = if has_left { Ok(()) } else { keeping.file.clear() };
         for request in std::mem::take(&mut keeping.held) {
-            self.pass_on(request, now);
+            if has_left && matches!(request.operation, Operation::Flush) {
+                self.replies.push_back(Reply { id: request.id, result: Err(not_carried_out()) });
+            } else {
+                self.pass_on(request, now);
+            }
         }
         match cleared {
             Err(error) => self.lose(&error.to_string()),
-            Ok(()) if self.losses == 0 => {
+            Ok(()) if !has_left && self.losses == 0 => {
                 self.told = Some(format!(
                     "what the process before had answered and not flushed is carried out again, and durable; writes: {entries}"
                 ));
@@ -298,6 +311,13 @@ impl Keeping {
     /// Keeps a change, and gives back what the service gets now; nothing if the change has to wait for room.
     fn keep(&mut self, request: Request) -> Option<Request> {
         if matches!(request.operation, Operation::Flush) {
+            if self.has_left && self.unanswered.is_empty() {
+                // All entries again, in their order: every later change is among them.
+                let (at, entries, is_flushing) = (self.file.start(), 0, false);
+                (self.again, self.has_left) = (Some(Again { at, entries, is_flushing }), false);
+                self.held.push_back(request);
+                return None;
+            }
             let _ = self.under_way.insert(request.id.0, UnderWay::Flush(self.covered()));
             return Some(request);
         }
@@ -358,6 +378,9 @@ impl Keeping {
     /// Takes an answer of the service, and gives the one for the client.
     fn answered(&mut self, reply: Reply) -> Reply {
         match self.under_way.remove(&reply.id.0) {
+            Some(UnderWay::Flush(_)) if self.has_left && reply.result.is_ok() => {
+                return Reply { id: reply.id, result: Err(not_carried_out()) };
+            }
             Some(UnderWay::Flush(cut)) if reply.result.is_ok() => {
                 if let Err(error) = self.file.forget_before(cut) {
                     let problem = format!("what is kept for a successor: {error}");
@@ -366,8 +389,6 @@ impl Keeping {
                         result: Err(RequestError::new(ErrorKind::Io, problem)),
                     };
                 }
-                // The front failed this flush for what was lost: its client knows.
-                self.has_left = false;
             }
             Some(UnderWay::Change(from, entries)) => {
                 self.unanswered.remove(&from);
@@ -397,21 +418,6 @@ impl Keeping {
         replies.extend(waiting.into_iter().map(failed));
         VecDeque::new()
     }
-}
-
-/// The same change, answered once it is durable.
-fn made_durable(Request { id, mut operation }: Request) -> Request {
-    match &mut operation {
-        Operation::Write { fua, .. }
-        | Operation::WriteInPlace { fua, .. }
-        | Operation::WriteZeroes { fua, .. }
-        | Operation::Trim { fua, .. } => *fua = true,
-        Operation::WriteAtomic { .. }
-        | Operation::Read { .. }
-        | Operation::Hint { .. }
-        | Operation::Flush => {}
-    }
-    Request { id, operation }
 }
 
 impl<S: Service> Service for Kept<S> {

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-/// Ranges that are listed one by one.
-const RANGES_LISTED_MAX: usize = 4;
+/// Ranges that a sentence names.
+const RANGES_NAMED_MAX: usize = 4;
 
 /// Writes that are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct KeptWrites {
     pub writes: u64,
     /// Bytes that they change.
     pub bytes: u64,
-    /// The first of them: first byte and length.
-    pub first: Vec<(u64, u64)>,
+    /// Each of them, oldest first: first byte and length.
+    pub ranges: Vec<(u64, u64)>,
     /// An entry cannot be read: there may be more.
     pub is_damaged: bool,
 }
@@ -54,6 +54,15 @@ pub fn refuse_another_volume(path: &Path, now: &KeptFor) -> Result<(), String> {
         .map_err(|why| format!("{}: {}", path.display(), refused(&file, &why)))
 }
 
+/// The same for a volume with the id for which the writes are kept; an error is the reason alone.
+///
+/// # Errors
+/// Why the kept writes must not be carried out at its generation.
+pub fn refuse_another_generation(path: &Path, now: &KeptFor) -> Result<(), String> {
+    let file = KeptFile::look(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    file.owner().map_or(Ok(()), |owner| refuse_another(&owner, now))
+}
+
 /// Notes in the file at `path` that the volume is about to be opened for writing, which may raise its generation. Call it only for
 /// a volume that [`refuse_another_volume`] accepts: each call widens what is accepted by one generation.
 ///
@@ -71,7 +80,7 @@ pub fn begin_opening(path: &Path) -> io::Result<()> {
 impl KeptWrites {
     pub(crate) fn of(file: &KeptFile) -> Self {
         let of = file.owner().map(|owner| owner.of);
-        let mut kept = Self { of, writes: 0, bytes: 0, first: Vec::new(), is_damaged: false };
+        let mut kept = Self { of, writes: 0, bytes: 0, ranges: Vec::new(), is_damaged: false };
         let mut at = file.start();
         loop {
             let head = match file.head_at(at) {
@@ -87,17 +96,27 @@ impl KeptWrites {
             }
             kept.writes += 1;
             kept.bytes = kept.bytes.saturating_add(head.len);
-            if kept.first.len() < RANGES_LISTED_MAX {
-                kept.first.push((head.offset, head.len));
-            }
+            kept.ranges.push((head.offset, head.len));
         }
+    }
+
+    /// A line for each of the first `max` writes, and one for the rest.
+    pub fn listed(&self, max: usize) -> Vec<String> {
+        let (first, rest) = self.ranges.split_at(max.min(self.ranges.len()));
+        let mut lines: Vec<String> =
+            first.iter().map(|(offset, len)| format!("{len} bytes at byte {offset}")).collect();
+        if !rest.is_empty() {
+            let bytes = rest.iter().fold(0_u64, |sum, (_, len)| sum.saturating_add(*len));
+            lines.push(format!("and {} more writes of {bytes} bytes", rest.len()));
+        }
+        lines
     }
 
     /// How many writes there are and where, in words.
     pub fn in_words(&self) -> String {
-        let ranges: Vec<String> =
-            self.first.iter().map(|(offset, len)| format!("{len} at {offset}")).collect();
-        let more = if self.writes > self.first.len() as u64 { ", ..." } else { "" };
+        let named = self.ranges.iter().take(RANGES_NAMED_MAX);
+        let ranges: Vec<String> = named.map(|(offset, len)| format!("{len} at {offset}")).collect();
+        let more = if self.ranges.len() > RANGES_NAMED_MAX { ", ..." } else { "" };
         format!(
             "{} writes of {} bytes that were answered and not flushed ({}{more})",
             self.writes,

@@ -239,13 +239,25 @@ fn requests_wait_until_what_an_earlier_process_answered_is_carried_out() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_again_is_a_loss() {
+fn refused_writes_stay_and_fail_flushes_until_carried_out() {
     let scratch = Scratch::new("kept-loss");
     let mut first = scratch.kept(Volatile::default());
     assert!(ask(&mut first, 1, write(3, 7, false)).is_some());
+    assert!(ask(&mut first, 2, write(4, 7, false)).is_some());
     let mut second = scratch.kept(Volatile { is_failing: true, ..Volatile::default() });
     second.drive(Nanos::ZERO);
-    assert!(second.losses() > 0 && !second.is_catching_up());
+    assert!(!second.is_catching_up());
+    for id in 1..3 {
+        assert!(ask(&mut second, id, Operation::Flush).unwrap().result.is_err());
+        assert!(kept_writes(&scratch.0).unwrap().is_some(), "nothing is thrown away");
+    }
+    second.service.is_failing = false;
+    assert!(ask(&mut second, 3, write(4, 8, false)).unwrap().result.is_ok());
+    assert!(ask(&mut second, 4, Operation::Flush).unwrap().result.is_ok());
+    assert_eq!((kept_writes(&scratch.0).unwrap(), second.losses()), (None, 0));
+    let mut random = SplitMix::new(1);
+    let mut third = scratch.kept(std::mem::take(&mut second.service).killed(&mut random));
+    assert_eq!([3, 4].map(|block| read(&mut third, block)), [7, 8], "the later write wins");
     std::fs::write(&scratch.0, [9; 100]).unwrap();
     assert_eq!(scratch.kept(Volatile::default()).losses(), 1, "a file of anything else");
 }

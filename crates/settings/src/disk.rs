@@ -42,6 +42,21 @@ pub struct DiskArgs {
     /// drained and stopped in order
     #[arg(long)]
     pub without_log: bool,
+    /// The kind of process that opens it.
+    #[arg(skip)]
+    pub opener: Opener,
+}
+
+/// The kind of process that opens a disk with a change, where the volume on it may be attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Opener {
+    /// A command: refused while the attached volume keeps answered writes, or is about to be served again.
+    #[default]
+    Command,
+    /// A command that mends the volume and changes no byte of its clients: kept writes can be carried out after it.
+    Mend,
+    /// The worker of the attached volume with this name.
+    Worker(String),
 }
 
 /// Which way commands reach the kernel.

@@ -24,7 +24,7 @@ mod writes;
 
 pub use cache_device::CacheDevice;
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
-pub use disk::{DiskArgs, IoEngine};
+pub use disk::{DiskArgs, IoEngine, Opener};
 pub use kept::VolumeFile;
 pub use rest_command::RestCommand;
 pub use serve::{ServeArgs, second_of_day};

@@ -20,7 +20,7 @@ use crate::rest_command::RestCommand;
 use crate::sharing::{BULK_SHARE_MAX, Sharing};
 use crate::socket::SocketMode;
 use crate::units::{ByteSize, Span, Window};
-use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
+use crate::{AckArg, DiskArgs, IoEngine, Opener, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Ack, Config};
@@ -333,6 +333,7 @@ impl ServeArgs {
             data_devices: std::mem::take(&mut file.data_devices),
             log_devices: std::mem::take(&mut file.log_devices),
             without_log: false,
+            opener: Opener::default(),
         };
         file.take_table_apart()?;
         if let Some(permits) = file.checkpoint_permits {

@@ -11,7 +11,7 @@ use crate::generations;
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
 use crate::presets::Presets;
-use crate::probe::{Contents, Finding, HEAD_BYTES, probe};
+use crate::probe::{Contents, Finding, HEAD_BYTES, probe, probe_device};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::backup::BackupHead;
@@ -159,11 +159,11 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
                     format!("expected a device of at least {expected} bytes, found {capacity}");
                 return Err(BackupError(problem));
             }
-            refuse_foreign(io, &backup.head.volume_id)?;
+            let has_remains = refuse_foreign(io, &backup.head.volume_id)?;
             // A snapshot may lie on one of them.
             data_devices::join(io, &backup.superblock).map_err(|error| failed(&error))?;
             let slots = read_slots(io, &backup.superblock);
-            let foreign = foreign(io).map_err(|error| failed(&error))?;
+            let foreign = foreign(io, has_remains).map_err(|error| failed(&error))?;
             return Ok(Present { superblock: None, snapshot_number: newest(&slots), foreign });
         }
         Err(error) => return Err(failed(&error)),
@@ -175,11 +175,16 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
     Ok(Present { superblock: Some(superblock), snapshot_number, foreign: None })
 }
 
-/// What has a name at the start of a device without a superblock of ours. Damage has none, and the end may be clients' data.
-fn foreign(io: &mut SyncIo<'_>) -> Result<Option<Contents>, DiskError> {
+/// Contents with a name at the start of a device without a superblock of ours. Damage has none, and the end may be clients' data. Where
+/// nothing of the volume is left on it (no `has_remains`), the end and copies of superblocks count as well.
+fn foreign(io: &mut SyncIo<'_>, has_remains: bool) -> Result<Option<Contents>, DiskError> {
     let bytes = io.disk().properties().capacity_bytes;
     let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
-    let contents = probe(bytes, &head, &[]);
+    let contents = if has_remains {
+        probe(bytes, &head, &[])
+    } else {
+        probe_device(bytes, |offset, len| io.read(offset, len))?
+    };
     let is_of_others = |found: &Finding| !found.what.contains("Nearhead");
     Ok(match contents {
         Contents::Known(findings) if findings.iter().any(is_of_others) => {
@@ -194,14 +199,16 @@ fn newest(slots: &[Slot; 2]) -> Option<u64> {
     sound.filter_map(|slot| slot.header.as_ref().ok()).map(|header| header.snapshot_number).max()
 }
 
-/// Snapshots or records of another volume, and none of this one, mean that this is the wrong device.
-fn refuse_foreign(io: &mut SyncIo<'_>, volume_id: &VolumeId) -> Result<(), BackupError> {
+/// Refuses snapshots or records of another volume where there are none of this one: it is the wrong device. Says whether there are any of
+/// this one.
+fn refuse_foreign(io: &mut SyncIo<'_>, volume_id: &VolumeId) -> Result<bool, BackupError> {
     let remains = crate::probe::look_for_remains(io).map_err(|error| failed(&error))?;
     let own = hex(volume_id);
     let labels = || remains.iter().filter_map(|finding| finding.label.as_deref());
+    let is_own = labels().any(|label| label == own);
     match labels().next() {
-        Some(other) if !labels().any(|label| label == own) => Err(other_volume(volume_id, other)),
-        _ => Ok(()),
+        Some(other) if !is_own => Err(other_volume(volume_id, other)),
+        _ => Ok(is_own),
     }
 }
 

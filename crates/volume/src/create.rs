@@ -8,7 +8,7 @@ use crate::data_devices;
 use crate::generations;
 use crate::map_device;
 use crate::presets::NamedPreset;
-use crate::probe::{Contents, Finding, look_for_remains, look_for_remains_on, probe_ends};
+use crate::probe::{Contents, Finding, look_for_remains, look_for_remains_on, probe_device};
 use crate::sizes;
 use crate::sync_io::SyncIo;
 use crate::without_log;
@@ -346,7 +346,7 @@ fn refuse(
     if !remains.is_empty() {
         return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
     }
-    match probe_ends(bytes, |offset, len| io.read(At { lane, offset }, len))? {
+    match probe_device(bytes, |offset, len| io.read(At { lane, offset }, len))? {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),
     }

@@ -47,7 +47,7 @@ struct Member {
     /// Its generation; 0 if it has none.
     generation: u64,
     sequence: u64,
-    /// Of the map device: its header, and the unit in which it is written.
+    /// Header of the map device, and the unit in which it is written; none for other devices.
     header: Option<(MapDevice, usize)>,
 }
 
@@ -56,7 +56,7 @@ struct Member {
 pub(crate) struct Generations {
     volume_id: VolumeId,
     members: Vec<Member>,
-    /// What the volume's own device says of all of them; none if it says nothing.
+    /// Label of the volume's own device, which describes all of them; none if it has none.
     own: Option<DeviceGeneration>,
 }
 
@@ -116,7 +116,7 @@ impl Generations {
         let own_name = self.members.first().map_or("", |own| own.name.as_str());
         let newest = self.newest();
         let own = match &self.own {
-            // Of a volume that never had any, a power cut while it got the first ones leaves that.
+            // A power cut during the first raise of a volume without generations leaves this state.
             _ if !superblock.has_generations() && newest <= 1 => return Ok(()),
             Some(own) if own.generation == newest && superblock.has_generations() => own,
             own => {
@@ -150,7 +150,7 @@ impl Generations {
     /// The writes that raise all of them by one.
     pub(crate) fn raise(&self, cause: Cause) -> Raise {
         let generation = self.newest() + 1;
-        // What is known of a device that is not there stays true.
+        // Generations of a device that is not there stay as they are known.
         let known = self.own.as_ref().map(|own| own.belonging.clone());
         let mut settled = known.unwrap_or_else(|| std::array::from_fn(|_| 0..=0));
         let mut begun = settled.clone();
@@ -209,7 +209,7 @@ impl LabelWrite {
 pub(crate) struct Raise {
     generation: u64,
     cause: Cause,
-    /// What belongs together until it is done, and from then on.
+    /// Generations that belong together during the raise, and after it.
     begun: Belonging,
     settled: Belonging,
     raised: Generations,
@@ -240,7 +240,7 @@ impl Raise {
         if write.number == OWN {
             return Err(error);
         }
-        // It may have landed all the same.
+        // The write may have reached the device.
         let begun = self.begun[write.number].clone();
         let members = &mut self.raised.members;
         if let Some(member) = members.iter_mut().find(|member| member.number == write.number) {
@@ -274,7 +274,7 @@ impl Raise {
         vec![LabelWrite { number: member.number, at, bytes: bytes[from..from + unit].to_vec() }]
     }
 
-    /// What a device says; none of one that is not there. `sequence` counts from what it had.
+    /// Label of a device; none if it is not there. `sequence` counts from what it had.
     fn block(
         &self,
         number: usize,
@@ -371,8 +371,8 @@ fn stale(
     )
 }
 
-/// Prepares a volume that is going to be written: one of several devices that has no generations gets them, and the devices beside
-/// the first have a copy of its superblock.
+/// Prepares a volume that is going to be written: one on several devices without generations gets them, and the other devices get
+/// a copy of the superblock.
 pub(crate) fn prepare_to_write(
     io: &mut SyncIo<'_>,
     superblock: &mut Superblock,

@@ -15,7 +15,7 @@ use crate::generations;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock_to_change};
 use crate::presets::{NamedPreset, Presets};
-use crate::probe::{Contents, Finding, HEAD_BYTES, TAIL_BYTES, probe};
+use crate::probe::{Contents, Finding, HEAD_BYTES, TAIL_BYTES, probe, probe_copies};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::{
@@ -183,8 +183,12 @@ fn refuse_what_is_behind(
     };
     let moved =
         of(at_start).into_iter().map(|found| Finding { offset: from + found.offset, ..found });
-    let others: Vec<Finding> =
+    let mut others: Vec<Finding> =
         moved.chain(of(at_end).into_iter().filter(|finding| !own(finding))).collect();
+    if others.is_empty() {
+        // Copies of a superblock that was at the start of the device.
+        others = probe_copies(capacity, from, |offset, len| io.read(offset, len))?;
+    }
     if others.is_empty() {
         return Ok(());
     }

@@ -45,7 +45,7 @@ pub use opening::Clock;
 pub use presets::{DEFAULT_PRESET, Facts, NamedPreset, PRESETS, Presets, UnknownPreset};
 pub use probe::{
     Contents, Finding, HEAD_BYTES as PROBED_START_BYTES, TAIL_BYTES as PROBED_END_BYTES, probe,
-    probe_ends,
+    probe_device,
 };
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};

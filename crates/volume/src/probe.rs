@@ -1,12 +1,12 @@
-//! What a device holds already, so that no command destroys it unasked: told from its two ends, and for what is
-//! left of our own volumes from some places in between ([`remains`]).
+//! Contents of a device, so that no command destroys them without asking: recognised by its two ends, by copies of superblocks in
+//! between ([`copies`]), and remains of our own volumes by some more places ([`remains`]).
 //!
 //! [`probe`] is a pure function over bytes: it performs no I/O and trusts nothing it reads. It must never call
 //! a device empty that is not, as far as the bytes it was given can tell; naming one format too many
 //! is the lesser mistake, so tests of a signature are short and its weak ones (two bytes) are
-//! backed by a check of neighbouring fields. Where each offset comes from stands beside it in
-//! [`signatures`] and [`structures`].
+//! backed by a check of neighbouring fields. [`signatures`], [`structures`] and [`copies`] name the source of each offset.
 
+mod copies;
 mod remains;
 mod signatures;
 mod structures;
@@ -39,16 +39,16 @@ impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.what)?;
         if let Some(label) = &self.label {
-            write!(formatter, " {label:?}")?;
+            write!(formatter, " \"{}\"", readable(label))?;
         }
         write!(formatter, " (at byte {})", self.offset)
     }
 }
 
-/// What a device holds.
+/// Contents of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nothing but zeros at either end.
+    /// Nothing but zeros at either end, and no copy of a superblock in between.
     Empty,
     /// These, in the order of their offsets; never none.
     Known(Vec<Finding>),
@@ -84,25 +84,28 @@ impl fmt::Display for Contents {
     }
 }
 
-/// The two ends of a device, as [`structures`] and [`signatures`] look at them.
+/// The parts of a device that were read, for [`structures`], [`signatures`] and [`copies`].
 struct Device<'a> {
     bytes: u64,
-    head: &'a [u8],
-    tail: &'a [u8],
+    /// First byte on the device and content of each.
+    windows: Vec<(u64, &'a [u8])>,
 }
 
 impl<'a> Device<'a> {
-    /// `len` bytes at `offset`, if they are in one of the ends.
+    /// `len` bytes at `offset`, if they are in one of the windows.
     fn at(&self, offset: u64, len: usize) -> Option<&'a [u8]> {
-        let within = |bytes: &'a [u8], start: u64| {
-            let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+        self.windows.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(offset.checked_sub(*start)?).ok()?;
             bytes.get(from..from.checked_add(len)?)
-        };
-        within(self.head, 0).or_else(|| within(self.tail, self.tail_start()))
+        })
     }
 
-    fn tail_start(&self) -> u64 {
-        self.bytes - self.tail.len() as u64
+    /// Offsets of all sectors of 512 bytes in the windows.
+    fn sectors(&self) -> impl Iterator<Item = u64> {
+        let sectors = |(start, bytes): &(u64, &'a [u8])| {
+            (start.next_multiple_of(512)..start + bytes.len() as u64).step_by(512)
+        };
+        self.windows.iter().flat_map(sectors)
     }
 
     fn has(&self, offset: u64, magic: &[u8]) -> bool {
@@ -126,9 +129,11 @@ impl<'a> Device<'a> {
     }
 
     fn first_nonzero(&self) -> Option<u64> {
-        let position = |bytes: &[u8]| bytes.iter().position(|byte| *byte != 0);
-        let in_head = position(self.head).map(|at| at as u64);
-        in_head.or_else(|| position(self.tail).map(|at| self.tail_start() + at as u64))
+        let position = |(start, bytes): &(u64, &[u8])| {
+            let at = bytes.iter().position(|byte| *byte != 0);
+            at.map(|at| start + at as u64)
+        };
+        self.windows.iter().find_map(position)
     }
 }
 
@@ -139,7 +144,8 @@ pub fn probe(device_bytes: u64, head: &[u8], tail: &[u8]) -> Contents {
     let limit = usize::try_from(device_bytes).unwrap_or(usize::MAX);
     let head = &head[..head.len().min(limit)];
     let tail = &tail[tail.len() - tail.len().min(limit)..];
-    let device = Device { bytes: device_bytes, head, tail };
+    let tail_start = device_bytes - tail.len() as u64;
+    let device = Device { bytes: device_bytes, windows: vec![(0, head), (tail_start, tail)] };
     let mut findings = Vec::new();
     signatures::find(&device, &mut findings);
     structures::find(&device, &mut findings);
@@ -152,9 +158,9 @@ pub fn probe(device_bytes: u64, head: &[u8], tail: &[u8]) -> Contents {
     }
 }
 
-/// The same of a device that is read by `read(offset, len)`: only its two ends are. A failure to read is the caller's to report; it
-/// never means that nothing is there.
-pub fn probe_ends<B: std::ops::Deref<Target = [u8]>, E>(
+/// The same of a device that is read by `read(offset, len)`. Where neither end has a name, copies of superblocks in between are read
+/// as well. A failure to read is the caller's to report; it never means that the device is empty.
+pub fn probe_device<B: std::ops::Deref<Target = [u8]>, E>(
     device_bytes: u64,
     mut read: impl FnMut(u64, usize) -> Result<B, E>,
 ) -> Result<Contents, E> {
@@ -163,7 +169,40 @@ pub fn probe_ends<B: std::ops::Deref<Target = [u8]>, E>(
     let tail_bytes = device_bytes.min(TAIL_BYTES as u64) as usize;
     let head = read(0, head_bytes)?;
     let tail = read(device_bytes - tail_bytes as u64, tail_bytes)?;
-    Ok(probe(device_bytes, &head, &tail))
+    match probe(device_bytes, &head, &tail) {
+        Contents::Known(findings) => Ok(Contents::Known(findings)),
+        other => {
+            let copies = probe_copies(device_bytes, 0, read)?;
+            Ok(if copies.is_empty() { other } else { Contents::Known(copies) })
+        }
+    }
+}
+
+/// Copies of superblocks and headers behind the first `from` bytes of a device of `device_bytes`, which is read by
+/// `read(offset, len)`: what is left of formats whose start was overwritten.
+pub(crate) fn probe_copies<B: std::ops::Deref<Target = [u8]>, E>(
+    device_bytes: u64,
+    from: u64,
+    mut read: impl FnMut(u64, usize) -> Result<B, E>,
+) -> Result<Vec<Finding>, E> {
+    let places = copies::places(device_bytes).into_iter().filter(|(offset, _)| *offset >= from);
+    let parts: Vec<(u64, B)> =
+        places.map(|(offset, len)| Ok((offset, read(offset, len)?))).collect::<Result<_, E>>()?;
+    let windows = parts.iter().map(|(offset, bytes)| (*offset, &**bytes)).collect();
+    let mut findings = Vec::new();
+    copies::find(&Device { bytes: device_bytes, windows }, &mut findings);
+    findings.sort_by_key(|finding| finding.offset);
+    Ok(findings)
+}
+
+/// A name that another program wrote, on one line: control characters are escaped, and what is no text is shown as `?`.
+fn readable(name: &str) -> String {
+    let shown = |c: char| match c {
+        char::REPLACEMENT_CHARACTER => vec!['?'],
+        c if c.is_control() => c.escape_default().collect(),
+        c => vec![c],
+    };
+    name.chars().flat_map(shown).collect()
 }
 
 #[cfg(test)]

@@ -210,6 +210,8 @@ impl BlockArgs {
     fn settings(&self) -> Settings {
         let beside = std::env::current_exe().unwrap_or_default().with_file_name("nearhead");
         let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        // Programs run in other folders, and as other users.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
         let mut settings = Settings::new(self.nearhead.clone().unwrap_or(beside), folder);
         settings.block_bytes = self.block_size;
         settings.image_bytes = self.image_mib << 20;

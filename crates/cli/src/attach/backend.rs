@@ -2,7 +2,7 @@
 //!
 //! A way has a [`Device`] for as long as the process that supervises lives: it gives each worker what it serves, and makes the block device
 //! once the first one is ready. What takes a device away again is the way's own and needs no [`Device`], so that `detach` can do it also
-//! where whoever supervised is gone.
+//! where the supervisor is gone.
 
 use super::loop_device::LoopDevice;
 use super::nbd_device::NbdDevice;
@@ -25,7 +25,7 @@ pub enum By {
     Loop,
 }
 
-/// What a worker tells of the volume that it serves, in the line of `serve --json`.
+/// Facts about the volume that a worker reports, in the line of `serve --json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct VolumeFacts {
@@ -46,11 +46,11 @@ pub(super) struct Shape {
     pub(super) block_bytes: u32,
     /// Whether nothing can be written.
     pub(super) read_only: bool,
-    /// What the worker tells of the volume.
+    /// Facts about the volume, as the worker reports them.
     pub(super) volume: VolumeFacts,
 }
 
-/// What a worker is given as its standard input.
+/// Kinds of standard input of a worker.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandedOver {
     /// The connection behind a folder.
@@ -81,10 +81,10 @@ pub(super) trait Backend: Sync {
         workers: Option<OwnedFd>,
     ) -> Result<Box<dyn Device>, String>;
 
-    /// Whether the block device is still the one that was made here: its number may be somebody else's by now.
+    /// Whether the block device is still the one that was made here: its number may belong to another one by now.
     fn is_there(&self, place: &Place, facts: &Facts) -> bool;
 
-    /// Takes the block device away, which nobody uses; then the worker ends by itself.
+    /// Takes away the block device, which has no user; the worker ends after that.
     fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String>;
 
     /// Takes away what can be taken away of it at once, and ends all requests with errors, also those of who uses it: no worker will answer
@@ -109,7 +109,7 @@ pub(super) trait Device: Send + Sync {
     /// Gives the block device `device`, which is used, the size that the volume has by now.
     fn resize(&self, place: &Place, device: &Path, size_bytes: u64) -> Result<(), String>;
 
-    /// Whether it was taken away: nobody asks anything any more.
+    /// Whether it was taken away: no request comes any more.
     fn has_ended(&self) -> bool;
 }
 
@@ -161,7 +161,7 @@ pub(super) fn missing_file(file: &str, module: &str) -> Option<String> {
     })
 }
 
-/// Why somebody who is not root cannot do it.
+/// Why a process without root's privileges cannot do it.
 pub(super) fn missing_root() -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     (!is_root).then(|| "expected root, found another user".to_owned())

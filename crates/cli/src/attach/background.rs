@@ -1,7 +1,7 @@
 //! The command `attach` itself: starts the process that supervises, and waits until there is a device.
 //!
-//! What the supervisor logs until then is shown here. Ctrl-C takes back what was begun, and says so. It must never end before the supervisor
-//! without a word of what goes on.
+//! Lines that the supervisor logs until then are shown here. Ctrl-C takes back what was begun, and says so. This must never end before the
+//! supervisor without a message about what goes on.
 
 use super::place::Place;
 use super::{AttachArgs, arguments_for, backend, mounting};
@@ -23,6 +23,19 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
         mounting::refuse_folder(folder)?;
     }
     let _ = place.take_word();
+    let begun = begin(args, place);
+    if begun.is_err() {
+        place.remove_attempt();
+    }
+    begun?;
+    match &args.mount {
+        Some(folder) => mounting::mount(place, folder),
+        None => Ok(()),
+    }
+}
+
+/// Starts the supervisor, and waits until it has made the device.
+fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
     place.prepare()?;
     drop(place.lock()?);
     let failed = |error: std::io::Error| format!("attach: {}: {error}", place.log().display());
@@ -66,10 +79,7 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
     } else {
         say(&place.link().display().to_string());
     }
-    match &args.mount {
-        Some(folder) => mounting::mount(place, folder),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// From now on a signal takes back what the supervisor `child` has begun.

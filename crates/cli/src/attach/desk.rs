@@ -27,7 +27,7 @@ pub(super) fn listen(place: &Place, events: &Sender<Event>) -> Result<(), String
     let answering = std::thread::Builder::new().name("socket".to_owned());
     let answering = answering.spawn(move || {
         for stream in listener.incoming().filter_map(Result::ok) {
-            // Who goes away needs no answer.
+            // A client that went away needs no answer.
             let _ = answer(stream, &events);
         }
     });
@@ -58,7 +58,7 @@ fn answer(mut stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()>
         }
     };
     let answer = match said {
-        Ok(told) => Answer::Ok(told),
+        Ok(done) => Answer::Ok(done),
         Err(problem) => Answer::Error(problem),
     };
     writeln!(stream, "{}", answer.line())
@@ -93,7 +93,7 @@ fn ask(place: &Place, what: &str, of: &dyn std::fmt::Display) -> Result<String, 
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(|error| failed(&error))?;
     match serde_json::from_str(&line) {
-        Ok(Answer::Ok(told)) => Ok(told),
+        Ok(Answer::Ok(done)) => Ok(done),
         Ok(Answer::Error(problem)) => Err(problem),
         Err(error) => Err(failed(&error)),
     }

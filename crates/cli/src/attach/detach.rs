@@ -5,6 +5,7 @@
 //! never say that all is durable while writes are kept that were answered and not flushed, and never throw those away without `--force`.
 
 use super::backend::{self, Backend};
+use super::kept::Kept;
 use super::place::{Facts, Place};
 use super::resume;
 use crate::checkpoint::{self, CheckpointArgs};
@@ -24,9 +25,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Interval between two messages about what is waited for.
+/// Writes that are listed one a line when they are thrown away.
+const LOST_LISTED_MAX: usize = 64;
+/// Interval between two progress messages.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// So often, and after so long each time, it is looked whether somebody still uses a device.
+/// Number of times that a device is checked for users before it counts as used, and the pause between two checks.
 pub(super) const LOOKS: u32 = 20;
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -50,7 +53,7 @@ pub struct DetachArgs {
     pub json: bool,
 }
 
-/// What was done.
+/// Report of `detach --json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     name: &'a str,
@@ -59,6 +62,15 @@ struct Report<'a> {
     durable: bool,
     /// Writes that were thrown away, in words.
     lost: Option<&'a str>,
+    /// Each of them, oldest first.
+    lost_writes: Vec<LostWrite>,
+}
+
+/// A write that was thrown away.
+#[derive(Debug, Serialize)]
+struct LostWrite {
+    offset: u64,
+    bytes: u64,
 }
 
 /// Runs the command.
@@ -78,7 +90,7 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
             refuse_kept(&place)?;
         }
         if args.drain {
-            drain(&facts)?;
+            drain(&place)?;
         }
         say_what_goes_on_at_ctrl_c(&format!(
             "detach {0}: interrupted; it goes on in the background: `nearhead status {0}` shows it until it has gone",
@@ -96,10 +108,12 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
         }
         let _ = backend.give_up(&place, Some(&facts.device));
         if !args.force {
+            // The supervisor knows more.
+            place.take_word().map_or(Ok(()), Err)?;
             refuse_kept(&place)?;
         }
     }
-    let lost = place.kept_in_words().filter(|_| args.force);
+    let lost = Kept::at(&place).filter(|_| args.force);
     if args.force {
         place.throw_kept_away();
     }
@@ -110,30 +124,44 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
         Some(why) if !args.force => return Err(why),
         _ => {}
     }
+    tell(args, &place, lost.as_ref())
+}
+
+/// Says how it ended; `lost` was thrown away.
+fn tell(args: &DetachArgs, place: &Place, lost: Option<&Kept>) -> Result<(), String> {
+    let writes = lost.and_then(|lost| lost.writes.as_ref());
     if args.json {
+        let ranges = writes.map_or(&[][..], |writes| &writes.ranges);
         return say_json(&Report {
             name: &place.name,
             detached: true,
             durable: !args.force,
-            lost: lost.as_deref(),
+            lost: lost.map(|lost| lost.words.as_str()),
+            lost_writes: ranges
+                .iter()
+                .map(|(offset, bytes)| LostWrite { offset: *offset, bytes: *bytes })
+                .collect(),
         });
     }
-    let how = match (&lost, args.force) {
-        (Some(lost), _) => format!("; thrown away: {lost}"),
+    let how = match (lost, args.force) {
+        (Some(lost), _) => format!("; thrown away: {}", lost.words),
         (None, true) => String::new(),
         (None, false) => ": everything is durable".to_owned(),
     };
     say(&format!("detached {}{how}", place.name));
+    let lines = writes.map_or_else(Vec::new, |writes| writes.listed(LOST_LISTED_MAX));
+    lines.iter().for_each(|line| say(&format!("  {line}")));
     Ok(())
 }
 
 /// Refuses to end a volume of which writes are kept that no process is going to carry out.
 fn refuse_kept(place: &Place) -> Result<(), String> {
-    let Some(writes) = place.kept_in_words() else { return Ok(()) };
+    let Some(kept) = Kept::at(place) else { return Ok(()) };
     Err(format!(
-        "detach {0}: expected that everything is durable, found {writes}; `nearhead attach {0}` carries them out, `nearhead detach {0} --force` \
-         throws them away",
-        place.name
+        "detach {}: expected that everything is durable, found {}; {}",
+        place.name,
+        kept.words,
+        kept.advice(place)
     ))
 }
 
@@ -203,7 +231,7 @@ pub(crate) fn say_what_goes_on_at_ctrl_c(message: &str) -> Result<(), String> {
     started.map(drop).map_err(failed)
 }
 
-/// Takes the device away if nobody uses it.
+/// Takes the device away unless it is used.
 pub(super) fn take_away(
     place: &Place,
     facts: &Facts,
@@ -224,7 +252,7 @@ pub(super) fn refuse_if_used(
         return Ok(());
     }
     let found = || nearhead_uring::user_of(&facts.device);
-    // Who looks at every device there is has it open for a moment, and is no user: udev, blkid, losetup.
+    // udev, blkid and losetup open every device for a moment, and are no users.
     let passes_by = || {
         (0..LOOKS).any(|_| {
             std::thread::sleep(LOOK_AGAIN);
@@ -252,10 +280,10 @@ fn unmount(device: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn drain(facts: &Facts) -> Result<(), String> {
+fn drain(place: &Place) -> Result<(), String> {
     let args = CheckpointArgs {
-        target: facts.target.clone(),
-        control: facts.control.clone(),
+        target: place.link().display().to_string(),
+        control: None,
         timeout: None,
         stop: false,
         cancel: false,

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// Options of arrays that act once.
 const ACT_ONCE: [&str; 1] = ["take="];
 
-/// What a later worker opens.
+/// Volume, devices and settings that later workers open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// Id of the volume, in hexadecimal digits.
@@ -101,6 +101,11 @@ impl Identity {
     /// The same for a block device with blocks of so many bytes, which can be written or not.
     pub(super) fn shown_as(self, (block_bytes, read_only): (u32, bool)) -> Self {
         Self { block_bytes, read_only, ..self }
+    }
+
+    /// The target, by a name that any folder finds.
+    pub(super) fn target(&self) -> &str {
+        &self.target
     }
 
     /// Reads the one at `path`.

@@ -1,5 +1,5 @@
-//! The bound of what an attached volume that runs in the background has said: a log that became too long begins anew, with its newest lines
-//! in a file beside it.
+//! Bound of the log of an attached volume in the background: a log that became too long begins again, with its newest lines in a second
+//! file.
 //!
 //! It is in memory (`/run`), and a worker that fails at every start would fill that within days. Only the process's own log is ever cut, and
 //! only while all who write it append: a log that is standard error of something else, or no log at all, is left alone. What is written in
@@ -66,7 +66,7 @@ fn bound(written: impl AsFd, log: &Path, before: &Path) -> Result<(), String> {
     })
 }
 
-/// Whether `written` appends to `file`; whoever does not append goes on behind a hole after a cut.
+/// Whether `written` appends to `file`; a writer that does not append goes on behind a hole after a cut.
 fn is_appended_to(written: impl AsFd, file: &File) -> io::Result<bool> {
     let written = File::from(written.as_fd().try_clone_to_owned()?);
     let (one, other) = (written.metadata()?, file.metadata()?);
@@ -76,7 +76,7 @@ fn is_appended_to(written: impl AsFd, file: &File) -> io::Result<bool> {
 
 /// The last [`KEPT_BYTES`] of `file` without the piece of a line that they begin with; nothing of a line that is longer.
 fn newest_lines(file: &File, len: u64) -> io::Result<Vec<u8>> {
-    // The byte before tells whether a line begins there.
+    // The byte before shows whether a line begins there.
     let from = len.saturating_sub(KEPT_BYTES + 1);
     let mut newest = vec![0; usize::try_from(len - from).map_err(io::Error::other)?];
     file.read_exact_at(&mut newest, from)?;

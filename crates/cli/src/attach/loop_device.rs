@@ -63,7 +63,7 @@ impl Backend for LoopDevice {
         if is_on(&facts.device, place) {
             let device = facts.device.display().to_string();
             losetup(&["--detach", &device])?;
-            // Somebody who only looks at it keeps it for a moment; it goes when the last one closes it.
+            // A process that scans devices keeps it open for a moment; it goes when the last one closes it.
             let has_gone = (0..LOOKS).any(|_| {
                 !is_on(&facts.device, place) || {
                     std::thread::sleep(LOOK_AGAIN);
@@ -72,14 +72,14 @@ impl Backend for LoopDevice {
             });
             if !has_gone {
                 return Err(format!(
-                    "losetup --detach {device}: expected that it goes, found that somebody opened it; it goes when he closes it"
+                    "losetup --detach {device}: expected that it goes, found it open in another process; it goes when that closes it"
                 ));
             }
         }
         let folder = place.shown();
         match nearhead_one_file::unmount(&folder) {
             Ok(()) => Ok(()),
-            // It is not mounted any more, or not even there: whoever supervised it has seen that it ended.
+            // Not mounted any more, or not even there: its supervisor has seen that it ended.
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {
                 Ok(())
             }
@@ -89,10 +89,10 @@ impl Backend for LoopDevice {
 
     fn give_up(&self, place: &Place, device: Option<&Path>) -> Result<(), String> {
         let folder = place.shown();
-        // With "force" the kernel ends the connection, whatever waits gets an error, and nobody waits for the rest of this.
+        // With "force" the kernel ends the connection, pending requests get an error, and no process waits for the rest of this.
         let _ = rustix::mount::unmount(&folder, UnmountFlags::FORCE);
         if let Some(device) = device.filter(|device| is_on(device, place)) {
-            // If somebody has it open it goes when he lets go of it.
+            // If a process has it open it goes when that closes it.
             let _ = losetup(&["--detach", &device.display().to_string()]);
         }
         match rustix::mount::unmount(&folder, UnmountFlags::DETACH) {
@@ -133,7 +133,7 @@ impl Device for Shown {
     }
 
     fn go_on(&self, _worker: u32) -> Result<(), String> {
-        // Whoever reads from the connection is asked.
+        // The worker that reads from the connection gets the requests.
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Device for Shown {
                 file.display()
             )
         };
-        // The kernel asks whoever serves the file, and believes him from then on.
+        // The kernel asks the worker, and uses its answer from then on.
         let (ask, size) = (AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
         let found = rustix::fs::statx(rustix::fs::CWD, &file, ask, size);
         let found = found.map_err(|error| failed(&error))?.stx_size;

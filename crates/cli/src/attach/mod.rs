@@ -9,6 +9,7 @@ mod background;
 mod desk;
 mod detach;
 mod identity;
+mod kept;
 mod log;
 mod loop_device;
 mod mounting;
@@ -26,8 +27,9 @@ mod worker_process;
 
 pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
+pub use kept::refuse_if_attached;
 pub use place::link_of;
-pub use report::{report_of, status, with_user};
+pub use report::{Unserved, report_of, status, unserved, with_user, without_worker};
 pub use resize::{AttachedVolume, all_attached, attached};
 pub use upgrade::{UpgradeArgs, run as upgrade};
 
@@ -39,7 +41,7 @@ use resume::Resumed;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Which part of it a process has.
+/// Part of attaching that a process has.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Supervisor,
@@ -64,11 +66,11 @@ impl BlockSize {
     }
 }
 
-/// What `nearhead attach` is told.
+/// Arguments of `nearhead attach`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AttachArgs {
     #[command(flatten)]
-    /// What to serve and how, as `nearhead serve` takes it.
+    /// The volume and how to serve it, as `nearhead serve` takes it.
     pub serve: ServeArgs,
     /// Call the device /dev/nearhead/NAME [default: after the device or file]
     #[arg(long = "as", value_name = "NAME")]
@@ -88,7 +90,7 @@ pub struct AttachArgs {
     /// Which part this process has.
     #[arg(long, hide = true)]
     pub role: Option<Role>,
-    /// What a worker is given.
+    /// Kind of a worker's standard input.
     #[arg(long, hide = true, value_enum, default_value = "file")]
     pub handed_over: HandedOver,
     /// The identity that a worker is to open.
@@ -115,7 +117,7 @@ pub fn attach(args: &AttachArgs) -> Result<(), String> {
     }
 }
 
-/// What is to be attached.
+/// A volume to attach.
 struct Plan {
     place: Place,
     /// Settings of the first worker, and the text of its volume file.

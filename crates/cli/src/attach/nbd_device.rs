@@ -69,7 +69,7 @@ impl Backend for NbdDevice {
 
     fn take_away(&self, place: &Place, facts: &Facts) -> Result<(), String> {
         self.give_up(place, Some(&facts.device))?;
-        // Nobody uses it, so it goes at once.
+        // It has no user, so it goes at once.
         if within(SEES_MAX, || !is_of(&facts.device, place)) {
             return Ok(());
         }
@@ -80,10 +80,10 @@ impl Backend for NbdDevice {
     fn give_up(&self, place: &Place, device: Option<&Path>) -> Result<(), String> {
         let ours = device.filter(|device| is_of(device, place));
         let Some(number) = ours.and_then(number_of) else { return Ok(()) };
-        // The kernel shows it as connected for as long as somebody has it open.
+        // The kernel shows it as connected for as long as a process has it open.
         let noted = std::fs::write(place.ended(), "");
         noted.map_err(|error| failed("noting that the device ends", &error))?;
-        // Its worker is told by the kernel, and ends by itself.
+        // The kernel closes the worker's connection, and the worker ends.
         let ended = Nbd::open().and_then(|mut kernel| kernel.disconnect(number));
         ended.map_err(|error| failed("ending the device", &error))
     }
@@ -135,9 +135,9 @@ impl Device for Made {
 
     fn resize(&self, _: &Place, _: &Path, size_bytes: u64) -> Result<(), String> {
         let Some(number) = self.inner().number else { return Ok(()) };
-        let told = Nbd::open()
+        let resized = Nbd::open()
             .and_then(|mut kernel| kernel.resize(number, size_bytes, &identifier(&self.place)));
-        told.map_err(|error| failed("giving the device another size", &error))
+        resized.map_err(|error| failed("giving the device another size", &error))
     }
 
     fn has_ended(&self) -> bool {
@@ -175,7 +175,7 @@ fn number_of(device: &Path) -> Option<u32> {
     device.file_name()?.to_str()?.strip_prefix("nbd")?.parse().ok()
 }
 
-/// Whether the device, whose number may be somebody else's by this time, is the one of `place`.
+/// Whether the device, whose number may belong to another one by this time, is the one of `place`.
 fn is_of(device: &Path, place: &Place) -> bool {
     number_of(device).is_some_and(|number| Nbd::is_connected(number, &identifier(place)))
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! /run/nearhead/attached/NAME/lock        held by the process that supervises, for as long as it lives
-//!                             facts.json  what others need to know to find, use and detach it
+//!                             facts.json  facts that other commands need to find, use and detach it
 //!                             file/       where the volume is shown as a file, if it is
-//!                             identity.json  what every worker after the first opens (`identity.rs`)
+//!                             identity.json  volume and settings that later workers open (`identity.rs`)
 //!                             settings    what `nearhead set` changed, for later workers
 //!                             answered    writes that were answered and are not flushed yet (nearhead-handover)
 //!                             ended       that the device was taken away, where the kernel does not say so at once
 //!                             socket      takes `upgrade`
-//!                             log         what it says, unless it runs in the foreground
+//!                             log         messages of its processes, unless it runs in the foreground
 //!                             log.before  the newest lines of it when it was cut, if it was
 //!                             failed      why it did not end well, if it did not
 //! /dev/nearhead/NAME                      -> the block device
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! All of it is gone after a restart of the machine. Writes in `answered` outlive everything else here: only a worker that carries them out
-//! and `detach --force` remove them. Nothing here looks into `file/`: whoever serves it may be looking here himself.
+//! and `detach --force` remove them. Nothing here reads `file/`: the process that serves it may be the caller.
 
 use super::identity::Identity;
 use super::udev;
@@ -45,7 +45,7 @@ pub(super) struct Place {
     folder: PathBuf,
 }
 
-/// What is known of an attached volume.
+/// Facts about an attached volume, for other commands.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Facts {
     /// As the user named it.
@@ -70,7 +70,7 @@ pub(super) struct Facts {
     pub(super) trouble: Option<String>,
 }
 
-/// Who supervises it, for as long as this lives.
+/// The lock of its supervisor, held for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
 
@@ -147,7 +147,8 @@ impl Place {
             let facts = place.facts().ok()?;
             is_it(place, &facts).then(|| (place.clone(), facts))
         });
-        let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).collect();
+        let known = all.iter().filter(|place| place.facts().is_ok());
+        let names: Vec<&str> = known.map(|place| place.name.as_str()).collect();
         let there = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
         found.ok_or_else(|| format!("{text}: expected an attached volume, found {there}"))
     }
@@ -157,7 +158,7 @@ impl Place {
         for folder in [&self.folder, &self.shown(), &PathBuf::from(LINKS)] {
             match std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder) {
                 Ok(()) => {}
-                // Of a connection that has ended the kernel shows no folder.
+                // The kernel shows no folder for a connection that has ended.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     return Err(format!(
@@ -170,7 +171,7 @@ impl Place {
         Ok(())
     }
 
-    /// Takes it; an error says that somebody has it.
+    /// Takes the lock; an error names the volume that has it.
     pub(super) fn lock(&self) -> Result<Lock, String> {
         let failed = |error: io::Error| format!("{}: {error}", self.lock_path().display());
         let file = self.lock_file().map_err(failed)?;
@@ -195,13 +196,13 @@ impl Place {
             .open(self.lock_path())
     }
 
-    /// Whether somebody supervises it.
+    /// Whether a supervisor has the lock.
     pub(super) fn is_held(&self) -> bool {
         let Ok(file) = File::open(self.lock_path()) else { return false };
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
     }
 
-    /// Waits until nobody does.
+    /// Waits until no supervisor has the lock.
     pub(super) fn wait_until_left(&self) -> io::Result<()> {
         match File::open(self.lock_path()) {
             Ok(file) => Ok(flock(&file, FlockOperation::LockShared)?),
@@ -210,9 +211,14 @@ impl Place {
         }
     }
 
-    /// Tells others.
+    /// Writes its facts.
     pub(super) fn note(&self, facts: &Facts) -> Result<(), String> {
         self.write(&self.facts_path(), facts)
+    }
+
+    /// The identity that later workers open.
+    pub(super) fn identity_noted(&self) -> Result<Identity, String> {
+        Identity::read(&self.identity())
     }
 
     /// Writes what later workers open.
@@ -228,7 +234,7 @@ impl Place {
         std::fs::rename(&new, path).map_err(|error| failed(&error))
     }
 
-    /// What is known of it.
+    /// Reads its facts.
     pub(super) fn facts(&self) -> Result<Facts, String> {
         let failed =
             |error: &dyn std::fmt::Display| format!("{}: {error}", self.facts_path().display());
@@ -279,15 +285,11 @@ impl Place {
         nearhead_handover::kept_writes(&self.kept()).is_ok_and(|kept| kept.is_none())
     }
 
-    /// The writes that are kept, in words; none if there are none.
-    pub(super) fn kept_in_words(&self) -> Option<String> {
-        let kept = self.kept();
-        let what = match nearhead_handover::kept_writes(&kept) {
-            Ok(None) => return None,
-            Ok(Some(writes)) => writes.in_words(),
-            Err(error) => format!("what was answered and not flushed ({error})"),
-        };
-        Some(format!("{what}, in {}", kept.display()))
+    /// Removes what an attempt left that never came to a device. Where a device was made, all of it stays.
+    pub(super) fn remove_attempt(&self) {
+        if self.facts().is_err() && !self.is_held() {
+            self.remove();
+        }
     }
 
     /// Throws away the writes that are kept.
@@ -295,7 +297,7 @@ impl Place {
         let _ = std::fs::remove_file(self.kept());
     }
 
-    /// Leaves word of how it ended, for whoever waits for that.
+    /// Writes how it ended, for `detach`, which waits for that.
     pub(super) fn leave_word(&self, why: &str) {
         let _ = std::fs::create_dir(&self.folder);
         let _ = std::fs::write(self.word(), why);
@@ -326,17 +328,17 @@ impl Place {
         self.folder.join("file")
     }
 
-    /// What was answered and is not flushed.
+    /// File with writes that were answered and not flushed.
     pub(super) fn kept(&self) -> PathBuf {
         self.folder.join("answered")
     }
 
-    /// What every worker after the first opens.
+    /// File with the identity that later workers open.
     pub(super) fn identity(&self) -> PathBuf {
         self.folder.join("identity.json")
     }
 
-    /// What `nearhead set` changed.
+    /// File with settings that `nearhead set` changed.
     pub(super) fn settings(&self) -> PathBuf {
         self.folder.join("settings")
     }
@@ -346,12 +348,12 @@ impl Place {
         self.folder.join("ended")
     }
 
-    /// What takes `upgrade`.
+    /// Socket that takes `upgrade`.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
-    /// What it says.
+    /// Log of its processes.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
@@ -361,7 +363,7 @@ impl Place {
         self.folder.join("log.before")
     }
 
-    /// What people use.
+    /// Link to the block device, which users name.
     pub(super) fn link(&self) -> PathBuf {
         Path::new(LINKS).join(&self.name)
     }

@@ -3,6 +3,7 @@
 //! It must never ask the worker, which may be the process that asks, nor wait for the device.
 
 use super::backend;
+use super::kept::Kept;
 use super::place::{Facts, Place};
 use super::resume::Resumed;
 use crate::report::AttachedReport;
@@ -25,24 +26,73 @@ fn report(place: &Place, facts: &Facts, asking: Option<u32>) -> AttachedReport {
     let alone = alone.map(|worker| worker.as_raw_nonzero().get().cast_unsigned());
     let worker = asking.or(if is_held { facts.worker } else { alone });
     let name = &place.name;
-    let advice = (!is_held).then(|| {
-        let what = if worker.is_some() {
-            "the process that supervises it has ended, and no worker follows if this one ends"
-        } else {
-            "its processes have ended"
-        };
-        format!("{what}; `nearhead attach {name}` brings it back")
-    });
     let is_served = worker.is_some() && facts.trouble.is_none();
+    let kept = Kept::at(place).filter(|_| !is_served);
+    let advice = (!is_held).then(|| match (&kept, worker) {
+        (_, Some(_)) => format!(
+            "the process that supervises it has ended, and no worker follows if this one ends; `nearhead attach {name}` brings it back"
+        ),
+        (None, None) => {
+            format!("its processes have ended; `nearhead attach {name}` brings it back")
+        }
+        (Some(kept), None) => format!("its processes have ended; {}", kept.advice(place)),
+    });
     AttachedReport {
         name: name.clone(),
         supervisor: facts.supervisor.filter(|_| is_held),
         worker,
         user: None,
         trouble: facts.trouble.clone().filter(|_| is_held),
-        kept: place.kept_in_words().filter(|_| !is_served),
+        kept: kept.map(|kept| format!("{}: they are not durable", kept.words)),
         advice,
     }
+}
+
+/// Why no worker serves an attached volume.
+#[derive(Debug)]
+pub enum Unserved {
+    /// The supervisor is starting one.
+    Starting(String),
+    /// For this reason, until something is done about it.
+    For(String),
+}
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Starting(why) | Self::For(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
+/// Why no worker answers for the attached volume that `what` means; none if `what` is no attached volume, or names its target and no
+/// process supervises it: then a command may use the target itself.
+pub fn without_worker(what: &str) -> Option<Unserved> {
+    let report = report_of(what, None)?;
+    let name = &report.name;
+    let found = format!("expected a worker that serves the attached volume {name}, found none");
+    if report.supervisor.is_none() {
+        let is_device = what.starts_with("/dev/nearhead/");
+        let advice = report.advice.filter(|_| is_device || !Path::new(what).exists())?;
+        let kept = report.kept.map_or_else(String::new, |kept| format!("it keeps {kept}; "));
+        return Some(Unserved::For(format!("{found}: {kept}{advice}")));
+    }
+    Some(match report.trouble {
+        None => Unserved::Starting(format!(
+            "{found}: the next one is not ready yet; requests wait for it, and `nearhead status {name}` shows when it is"
+        )),
+        Some(trouble) => Unserved::For(format!(
+            "{found}: {trouble}; `nearhead status {name}` shows when it is back"
+        )),
+    })
+}
+
+/// Attached volumes that no worker serves, each of which waits for something or keeps writes.
+pub fn unserved() -> Vec<AttachedReport> {
+    let known = |place: Place| Some(report(&place, &place.facts().ok()?, None));
+    let is_unserved = |report: &AttachedReport| {
+        report.trouble.is_some() || (report.supervisor.is_none() && report.worker.is_none())
+    };
+    Place::all().into_iter().filter_map(known).filter(is_unserved).collect()
 }
 
 /// Adds what keeps the device busy.

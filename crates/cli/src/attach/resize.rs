@@ -23,12 +23,12 @@ pub fn all_attached() -> Vec<AttachedVolume> {
 }
 
 impl AttachedVolume {
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.place.name
     }
 
-    /// What it is a device of, as whoever attached it named it.
+    /// Its target, as the command that attached it named it.
     pub fn target(&self) -> &str {
         &self.facts.target
     }
@@ -48,7 +48,7 @@ impl AttachedVolume {
         size_of(&self.facts.device).is_some_and(|bytes| bytes < size_bytes / 512 * 512)
     }
 
-    /// Has its supervisor tell the kernel; the device's link.
+    /// Has its supervisor resize the block device; the device's link.
     ///
     /// # Errors
     /// The kernel cannot do it for a device that is used.

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 /// How a worker's command line begins, behind the program's name.
 const WORKER: [&[u8]; 3] = [b"attach", b"--role", b"worker"];
 
-/// What a supervisor left.
+/// State that a supervisor left.
 pub(super) struct Resumed {
     pub(super) facts: Facts,
     pub(super) identity: Identity,
@@ -24,7 +24,7 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    /// What is left at `place`; none if a supervisor has it, or nothing is left.
+    /// Reads the state at `place`; none if a supervisor has it, or nothing is left.
     pub(super) fn at(place: &Place) -> Option<Self> {
         if place.is_held() {
             return None;

@@ -19,6 +19,7 @@ use super::AttachArgs;
 use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
 use super::identity::Identity;
+use super::kept::Kept;
 use super::log::Watch;
 use super::place::{Facts, Place};
 use super::resume::Resumed;
@@ -35,24 +36,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use workers::{PAUSE_MIN, Upgrade};
 
-/// Where what came of it is told.
+/// Channel for the outcome of a command.
 type Answer = Sender<Result<String, String>>;
 
-/// What the supervisor hears.
+/// Events that the supervisor handles.
 pub(super) enum Event {
     /// The worker with this number said something.
     Worker(u64, Said),
     /// The block device was made, or not.
     Made(Result<PathBuf, String>),
-    /// Go on with another program, and tell how that went. It may take so long without getting on.
+    /// Go on with another program, and answer how that went. The duration bounds the time without progress.
     Upgrade(PathBuf, Duration, Answer),
-    /// The volume has grown to so many bytes: give the device that size, and tell how that went.
+    /// The volume has grown to this number of bytes: give the device that size, and answer how that went.
     Resize(u64, Answer),
     /// A signal that stops.
     Signal(i32),
 }
 
-/// Said once the device can be used.
+/// Reported once the device can be used.
 #[derive(Debug, Serialize)]
 pub(super) struct Ready<'a> {
     event: &'static str,
@@ -68,7 +69,7 @@ struct Supervisor<'a> {
     args: &'a AttachArgs,
     place: Place,
     target: String,
-    /// What the first worker opens, until its volume is known.
+    /// Settings of the first worker, until its volume is known.
     first: Option<(ServeArgs, Option<String>)>,
     identity: Option<Identity>,
     shape: (u32, bool),
@@ -83,7 +84,7 @@ struct Supervisor<'a> {
     is_adopted: bool,
     /// When the worker showed last that it gets on.
     got_on: Instant,
-    /// What the worker said of its failure.
+    /// Reason that the worker gave for its failure.
     problem: Option<String>,
     /// When the next worker is to be started, if there is none.
     start_at: Option<Instant>,
@@ -98,8 +99,8 @@ struct Supervisor<'a> {
     sender: Sender<Event>,
 }
 
-/// Supervises until the device is taken away. `settings` are those of the first worker, `config` the text of its volume file; `resumed` is what
-/// a supervisor before this one left.
+/// Supervises until the device is taken away. `first` has the settings of the first worker and the text of its volume file; `resumed` is what
+/// an earlier supervisor left.
 pub(super) fn run(
     args: &AttachArgs,
     place: &Place,
@@ -113,79 +114,107 @@ pub(super) fn run(
     // Users of the disk must not wait for a process that was killed to free memory.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-900");
     let (sender, receiver) = channel();
-    watch_signals(&sender)?;
-    let (backend, device, resumed) = match resumed {
-        Some(resumed) if resumed.is_there(place) => {
-            let (backend, device) = resumed.adopt(place)?;
-            (backend, device, Some(resumed))
-        }
-        resumed => {
-            super::resume::clear(place)?;
-            let backend = match &resumed {
-                Some(resumed) => super::backend::named(&resumed.facts.by)?,
-                None => super::backend::chosen(args.by)?,
-            };
-            if resumed.is_none() {
-                let _ = std::fs::remove_file(place.settings());
+    let begun = watch_signals(&sender)
+        .and_then(|()| Supervisor::begin(args, place, first, resumed, sender));
+    let (mut supervisor, resumed) = match begun {
+        Ok(begun) => begun,
+        Err(why) => {
+            // The device of an earlier supervisor stays as it is.
+            if place.facts().is_err() {
+                place.remove();
             }
-            let resumed = resumed.map(Resumed::without_device);
-            (backend, backend.begin(place)?, resumed)
+            return Err(why);
         }
-    };
-    let (target, read_only) = match (&first, &resumed) {
-        (_, Some(resumed)) => (resumed.facts.target.clone(), resumed.identity.read_only),
-        (Some((settings, _)), None) => (absolute(settings.target()?), settings.read_only),
-        (None, None) => return Err("attach: nothing to attach (internal error)".to_owned()),
-    };
-    let identity = resumed.as_ref().map(|resumed| resumed.identity.clone());
-    let block_bytes =
-        identity.as_ref().map_or(args.block_size.bytes(), |identity| identity.block_bytes);
-    let mut supervisor = Supervisor {
-        args,
-        target,
-        first,
-        identity,
-        shape: (block_bytes, read_only),
-        backend,
-        device: Arc::from(device),
-        binary: Arc::new(Binary::running()?),
-        worker: None,
-        workers: 0,
-        is_ready: false,
-        is_adopted: false,
-        got_on: Instant::now(),
-        problem: None,
-        start_at: None,
-        facts: None,
-        links: Links::default(),
-        upgrade: None,
-        wanted: None,
-        pause: PAUSE_MIN,
-        endings: 0,
-        sender,
-        place: place.clone(),
     };
     let ended = supervisor.supervise(resumed, &receiver);
     // Also after an orderly end, of which nothing is left: by force the connection ends before it is unmounted.
     let device = supervisor.facts.as_ref().map(|facts| facts.device.as_path());
-    let _ = backend.give_up(place, device);
-    let ended = match place.kept_in_words() {
+    let _ = supervisor.backend.give_up(place, device);
+    let ended = match Kept::at(place) {
         None => ended,
-        Some(writes) => Err(format!(
-            "{0}; kept are {writes}: they are not durable; `nearhead attach {1}` carries them out",
-            ended
-                .err()
-                .unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name)),
-            place.name
-        )),
+        Some(kept) => {
+            let why = ended.err();
+            let why =
+                why.unwrap_or_else(|| format!("attached volume {}: its worker ended", place.name));
+            // The worker that refuses them names them.
+            let is_named = why.contains(&*place.kept().to_string_lossy());
+            let named = if is_named { String::new() } else { format!("; kept are {}", kept.words) };
+            Err(format!("{why}{named}: they are not durable; {}", kept.advice(place)))
+        }
     };
-    // Whatever waits for the end of this process waits for the lock.
+    // `detach` waits for the lock.
     place.remove();
-    if let Err(why) = &ended {
+    if let Err(why) = &ended
+        && device.is_some()
+    {
         place.leave_word(why);
     }
     drop(lock);
     ended
+}
+
+impl<'a> Supervisor<'a> {
+    /// Adopts the device of an earlier supervisor, or begins to make one.
+    fn begin(
+        args: &'a AttachArgs,
+        place: &Place,
+        first: Option<(ServeArgs, Option<String>)>,
+        resumed: Option<Resumed>,
+        sender: Sender<Event>,
+    ) -> Result<(Self, Option<Resumed>), String> {
+        let (backend, device, resumed) = match resumed {
+            Some(resumed) if resumed.is_there(place) => {
+                let (backend, device) = resumed.adopt(place)?;
+                (backend, device, Some(resumed))
+            }
+            resumed => {
+                super::resume::clear(place)?;
+                let backend = match &resumed {
+                    Some(resumed) => super::backend::named(&resumed.facts.by)?,
+                    None => super::backend::chosen(args.by)?,
+                };
+                if resumed.is_none() {
+                    let _ = std::fs::remove_file(place.settings());
+                }
+                let resumed = resumed.map(Resumed::without_device);
+                (backend, backend.begin(place)?, resumed)
+            }
+        };
+        let (target, read_only) = match (&first, &resumed) {
+            (_, Some(resumed)) => (resumed.facts.target.clone(), resumed.identity.read_only),
+            (Some((settings, _)), None) => (absolute(settings.target()?), settings.read_only),
+            (None, None) => return Err("attach: nothing to attach (internal error)".to_owned()),
+        };
+        let identity = resumed.as_ref().map(|resumed| resumed.identity.clone());
+        let block_bytes =
+            identity.as_ref().map_or(args.block_size.bytes(), |identity| identity.block_bytes);
+        let supervisor = Self {
+            args,
+            target,
+            first,
+            identity,
+            shape: (block_bytes, read_only),
+            backend,
+            device: Arc::from(device),
+            binary: Arc::new(Binary::running()?),
+            worker: None,
+            workers: 0,
+            is_ready: false,
+            is_adopted: false,
+            got_on: Instant::now(),
+            problem: None,
+            start_at: None,
+            facts: None,
+            links: Links::default(),
+            upgrade: None,
+            wanted: None,
+            pause: PAUSE_MIN,
+            endings: 0,
+            sender,
+            place: place.clone(),
+        };
+        Ok((supervisor, resumed))
+    }
 }
 
 impl Supervisor<'_> {
@@ -342,7 +371,7 @@ impl Supervisor<'_> {
         device.clone_into(&mut facts.device);
         self.place.make_link(device)?;
         if let Err(problem) = super::udev::note(device, &self.place.name) {
-            // Who mounts it by hand does not need it.
+            // Only mounts by udev and systemd need it.
             note(&problem);
         }
         self.tell_others();
@@ -370,7 +399,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// What others need, and the control socket under the device's name.
+    /// Writes the facts, and links the control socket under the device's name.
     fn tell_others(&mut self) {
         let Some(facts) = &mut self.facts else { return };
         facts.worker = self.worker.as_ref().map(Worker::process);
@@ -408,7 +437,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A signal: the device is taken away if nobody uses it.
+    /// A signal: the device is taken away unless it is used.
     fn take_away_at(&self, signal: i32) {
         let name = &self.place.name;
         let Some(facts) = self.facts.clone().filter(|facts| !facts.device.as_os_str().is_empty())
@@ -421,7 +450,7 @@ impl Supervisor<'_> {
         };
         note(&format!("signal {signal}: detaching {name}"));
         let (place, backend) = (self.place.clone(), self.backend);
-        // It asks the worker, so it is another thread's.
+        // On a thread of its own: it asks the worker.
         let started = on_a_thread(move || {
             if let Err(why) = super::detach::take_away(&place, &facts, backend) {
                 note(&why);

@@ -2,7 +2,7 @@
 //!
 //! The driver keeps the device while it has no server, and gives it to one process at a time: the worker has it as its standard input, and
 //! no one else, so that the driver sees when it ends. Each order goes through a control device of its own, so that one that waits
-//! (for a worker that does not come) keeps nobody else from it.
+//! (for a worker that does not come) keeps no other process from it.
 
 use super::backend::{
     Backend, Device, HandedOver, Shape, missing_file, missing_root, nothing_more,
@@ -83,7 +83,7 @@ impl Backend for UblkDevice {
         };
         with_control("stopping the device", |control| control.stop(number))?;
         if place.is_held() {
-            // Whoever supervises takes the rest away.
+            // The supervisor takes the rest away.
             return Ok(());
         }
         with_control("taking the device away", |control| control.delete(number))
@@ -108,7 +108,7 @@ impl Device for Made {
     }
 
     fn make(&self, _: &Place, _: Shape, worker: u32) -> Result<PathBuf, String> {
-        // Before it is asked: from the first moment on there may be requests that nobody answered.
+        // Before it is asked: from the first moment on there may be unanswered requests.
         self.was_started.store(true, Ordering::Release);
         with_control("starting the device", |control| control.start(self.number, worker))?;
         Ok(block_device(self.number))
@@ -121,7 +121,7 @@ impl Device for Made {
     }
 
     fn resize(&self, place: &Place, device: &Path, size_bytes: u64) -> Result<(), String> {
-        let told = with_control("giving the device another size", |control| {
+        let resized = with_control("giving the device another size", |control| {
             control.resize(self.number, size_bytes)
         });
         if size_of(device) == Some(size_bytes / 512 * 512) {
@@ -131,7 +131,7 @@ impl Device for Made {
             "ublk: the volume has grown, and the driver of this kernel cannot give a device that is used another size (Linux 6.16 can); to \
              see it: nearhead detach {name}, and attach it again ({why})",
             name = place.name,
-            why = told.err().unwrap_or_else(|| "the driver said nothing".to_owned()),
+            why = resized.err().unwrap_or_else(|| "the driver said nothing".to_owned()),
         ))
     }
 
@@ -157,7 +157,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Its worker has ended, so nobody is waited for.
+        // Its worker has ended, so there is nothing to wait for.
         let _ = with_control("stopping the device", |control| control.stop(self.number));
         let _ = with_control("taking the device away", |control| control.delete(self.number));
     }
@@ -179,13 +179,13 @@ fn number_of(device: &Path) -> Option<u32> {
     device.file_name()?.to_str()?.strip_prefix("ublkb")?.parse().ok()
 }
 
-/// Whether the device with this number, which may be somebody else's by this time, is the one of `place`.
+/// Whether the device with this number, which may belong to another one by this time, is the one of `place`.
 fn is_of(number: u32, place: &Place) -> bool {
     let found = with_control("looking", |control| control.device(number)).ok().flatten();
     found.is_some_and(|device| device.mark == mark_of(place) && device.state != State::Dead)
 }
 
-/// What is written on the device of `place`: four letters, and what tells its name from most others.
+/// Mark of the device of `place`: four letters, and a checksum of its name.
 fn mark_of(place: &Place) -> u64 {
     u64::from(u32::from_be_bytes(*b"near")) << 32 | u64::from(crc32c::crc32c(place.name.as_bytes()))
 }

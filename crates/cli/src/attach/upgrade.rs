@@ -1,4 +1,4 @@
-//! `nearhead upgrade`: an attached volume goes on with another program, while whoever uses it waits a moment.
+//! `nearhead upgrade`: an attached volume goes on with another program, while users of the device wait a moment.
 
 use super::desk::ask_for_upgrade;
 use super::place::Place;
@@ -24,7 +24,7 @@ pub struct UpgradeArgs {
     pub json: bool,
 }
 
-/// What was done.
+/// Report of `upgrade --json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     name: &'a str,

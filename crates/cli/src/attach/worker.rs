@@ -9,7 +9,7 @@ use super::place::Place;
 use crate::serve::{Handed, Showing, serve};
 use nearhead_one_file::Connection;
 use nearhead_output::say_json_line;
-use nearhead_settings::ServeArgs;
+use nearhead_settings::{DiskArgs, Opener, ServeArgs};
 use nearhead_ublk::BlockShape;
 use serde::Serialize;
 use std::os::fd::AsFd;
@@ -47,6 +47,7 @@ fn serve_for(args: &AttachArgs) -> Result<(), String> {
             (place, identity.settings(&args.serve)?, Some(identity))
         }
     };
+    let disk = DiskArgs { opener: Opener::Worker(place.name.clone()), ..settings.disk.clone() };
     let device = std::io::stdin().as_fd().try_clone_to_owned();
     let device =
         device.map_err(|error| format!("attach: no connection was handed over: {error}"))?;
@@ -63,5 +64,5 @@ fn serve_for(args: &AttachArgs) -> Result<(), String> {
         settings: place.settings(),
         place: place.link().display().to_string(),
     };
-    serve(&ServeArgs { json: true, ..settings }, showing)
+    serve(&ServeArgs { json: true, disk, ..settings }, showing)
 }

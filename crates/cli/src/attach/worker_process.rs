@@ -76,7 +76,7 @@ const PIECE_BYTES_MAX: u64 = 64 << 10;
 /// Longest part of such a line that is logged, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// What a worker says to its supervisor.
+/// Message of a worker to its supervisor.
 #[derive(Debug)]
 pub(super) enum Said {
     /// It serves, and answers commands there.
@@ -210,7 +210,7 @@ impl Worker {
     }
 }
 
-/// What a worker is started with.
+/// Arguments and folder of a worker.
 #[derive(Debug)]
 pub(super) struct Orders {
     arguments: Vec<OsString>,

@@ -12,7 +12,7 @@ use crate::units::ByteSize;
 use nearhead_disk::{BufferMut, Payload};
 use nearhead_output::{say, say_json};
 use nearhead_service::{Operation, Service};
-use nearhead_volume::{PROBED_END_BYTES, PROBED_START_BYTES, probe_ends};
+use nearhead_volume::{PROBED_END_BYTES, PROBED_START_BYTES, probe_device};
 use rustix::fs::SeekFrom;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
@@ -95,7 +95,7 @@ fn refuse_to_overwrite(args: &MkfsArgs, offline: &mut Offline) -> Result<(), Str
     let size = offline.volume.info().size_bytes;
     // What cannot be read may be anything.
     let found =
-        probe_ends(size, |offset, len| offline.read(offset, len as u32)).map_err(|error| {
+        probe_device(size, |offset, len| offline.read(offset, len as u32)).map_err(|error| {
             format!(
                 "mkfs {}: cannot find out what is on the volume: {error}; --force overwrites it",
                 args.target

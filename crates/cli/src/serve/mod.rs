@@ -396,6 +396,13 @@ struct Stopped<'a> {
     how: &'a str,
 }
 
+/// Printed where an end could not be waited for, for programs.
+#[derive(Debug, Serialize)]
+struct Failed<'a> {
+    event: &'static str,
+    problem: &'a str,
+}
+
 /// How it ended: what is promised after an orderly stop, or what went wrong.
 fn outcome(served: &Served, report: &Report, shutdown_max: Nanos) -> Result<String, String> {
     let unanswered = report.unanswered;
@@ -442,7 +449,13 @@ fn finished(
         Err(problem) if report.ending == Ending::Graceful => {
             Err(format!("stopped {name}: {problem}"))
         }
-        Err(problem) => leave(&format!("stopped {name} {problem}")),
+        Err(problem) => {
+            let problem = format!("stopped {name} {problem}");
+            if args.json {
+                let _ = say_json_line(&Failed { event: "failed", problem: &problem });
+            }
+            leave(&problem)
+        }
     }
 }
 

@@ -6,8 +6,9 @@
 //! between `bind` and `listen` its socket refuses as well. Whoever serves that disk next has the disk to itself, and replaces it.
 
 use super::{EXIT_NOT_WELL, exit_code, lasting};
+use crate::attach;
 use crate::control::{Client, Searched, sockets};
-use crate::report::StatusReport;
+use crate::report::{AttachedReport, StatusReport};
 use crate::units::ByteSize;
 use nearhead_basics::{Column, Table};
 use nearhead_output::{note, plain, say, say_json, warn};
@@ -32,6 +33,8 @@ const STALE_TOLD_MAX: usize = 5;
 #[derive(Debug, Serialize)]
 struct List {
     volumes: Vec<Listed>,
+    /// Attached volumes that no worker serves.
+    attached: Vec<AttachedReport>,
     /// Sockets that are no way to a volume.
     unanswered: Vec<Unanswered>,
     /// Folders with more sockets than are asked: there may be volumes that are not in this list.
@@ -69,7 +72,8 @@ struct Unanswered {
 pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
     let found = sockets();
     let list = asked(&found);
-    let is_well = list.volumes.iter().all(|volume| volume.health == "well");
+    let is_well =
+        list.attached.is_empty() && list.volumes.iter().all(|volume| volume.health == "well");
     if as_json {
         say_json(&list)?;
     } else {
@@ -86,7 +90,8 @@ pub(super) fn run(as_json: bool) -> Result<ExitCode, String> {
 
 fn asked(found: &Searched) -> List {
     let cut_short = found.cut_short.clone();
-    let mut list = List { volumes: Vec::new(), unanswered: Vec::new(), cut_short };
+    let (volumes, unanswered, attached) = (Vec::new(), Vec::new(), attach::unserved());
+    let mut list = List { volumes, attached, unanswered, cut_short };
     for some in found.paths.chunks(ASKED_AT_ONCE) {
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asking: Vec<_> = some.iter().map(|path| scope.spawn(|| ask(path))).collect();
@@ -154,7 +159,8 @@ impl Listed {
 }
 
 fn tell(list: &List) {
-    if list.volumes.is_empty() && list.unanswered.iter().all(|one| one.is_stale) {
+    let has_none = list.volumes.is_empty() && list.attached.is_empty();
+    if has_none && list.unanswered.iter().all(|one| one.is_stale) {
         note("no volume is served or mounted here, as far as this user can see");
     }
     if !list.volumes.is_empty() {
@@ -165,6 +171,12 @@ fn tell(list: &List) {
     }
     for volume in list.volumes.iter().filter(|volume| !volume.reasons.is_empty()) {
         say(&format!("{}: {}", plain(&volume.target), volume.reasons.join("; ")));
+    }
+    for attached in &list.attached {
+        let lines = attached.lines();
+        let parts: Vec<String> =
+            lines.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+        say(&parts.join("; "));
     }
     let (stale, silent): (Vec<_>, Vec<_>) = list.unanswered.iter().partition(|one| one.is_stale);
     let told =

@@ -58,7 +58,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
             None => list::run(args.json),
         };
     };
-    let report = match Client::find(target, args.control.as_deref())? {
+    let report = match Client::connected(target, args.control.as_deref())? {
         Some(mut client) => client.ask::<StatusReport>("status")?,
         None => match attach::status(target, args.json) {
             Some(told) => return told.map(|()| exit_code(false)),

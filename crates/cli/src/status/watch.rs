@@ -5,6 +5,7 @@
 
 use super::StatusArgs;
 use super::screen::{Screen, frame};
+use crate::attach;
 use crate::control::{Client, sockets};
 use crate::report::Rates;
 use crate::report::StatusReport;
@@ -75,13 +76,15 @@ struct Watching<'a> {
 impl<'a> Watching<'a> {
     fn begin(args: &'a StatusArgs) -> Result<Self, String> {
         let (target, client) = match (&args.target, &args.control) {
-            (Some(target), control) => (target.clone(), Client::find(target, control.as_deref())?),
+            (Some(target), control) => {
+                (target.clone(), Client::connected(target, control.as_deref())?)
+            }
             (None, Some(control)) => (control.display().to_string(), Some(Client::at(control)?)),
             (None, None) => only_one()?,
         };
-        if client.is_none() {
+        if client.is_none() && attach::without_worker(&target).is_none() {
             return Err(format!(
-                "status --watch {target}: expected a volume that is served or mounted, found nobody who does; \
+                "status --watch {target}: expected a volume that is served or mounted, found none; \
                  serve it, or leave --watch out to look at the volume itself"
             ));
         }
@@ -118,12 +121,13 @@ impl<'a> Watching<'a> {
         if self.client.is_none() {
             let control = self.args.control.as_deref();
             self.client = match &self.args.target {
-                Some(target) => Client::find(target, control)?,
-                None => Client::find(&self.target, control)?,
+                Some(target) => Client::connected(target, control)?,
+                None => Client::connected(&self.target, control)?,
             };
         }
         let Some(client) = &mut self.client else {
-            return Err("nobody serves it".to_owned());
+            let why = attach::without_worker(&self.target).map(|why| why.to_string());
+            return Err(why.unwrap_or_else(|| "no process serves it".to_owned()));
         };
         let answer = client.ask("status");
         if answer.is_err() {

@@ -151,6 +151,7 @@ fn answered_writes_outlive_supervisor_and_worker() {
             run_fails(&scratch, &["detach", &attached.name], &parts);
             let read_only = ["attach", &attached.target, "--as", &attached.name, "--read-only"];
             run_fails(&scratch, &read_only, &["cannot be carried out read-only"]);
+            others_leave_kept_writes_alone(&scratch, &attached);
         }
         if life < 3 {
             run_ok(&scratch, &["attach", &attached.name]);
@@ -161,10 +162,55 @@ fn answered_writes_outlive_supervisor_and_worker() {
             drop(device);
         }
     }
+    refused_kept_writes_are_never_offered(&scratch, &attached);
     let told = run_ok(&scratch, &["detach", &attached.name, "--force"]);
     assert!(told.contains("thrown away: 20 writes"), "{told}");
+    assert_eq!(told.matches("4096 bytes at byte").count(), 20, "each of them: {told}");
     attached.attach(&[]);
     attached.detach(&[]);
+}
+
+/// No command but those that mend the volume may raise its generation.
+fn others_leave_kept_writes_alone(scratch: &Scratch, attached: &Attached<'_>) {
+    let (name, target) = (&attached.name, &attached.target);
+    let parts = ["20 writes of 81920 bytes", &format!("nearhead attach {name}"), "--force"];
+    let other = format!("{name}-other");
+    for command in [
+        &["serve", target, "--socket", "s"][..],
+        &["attach", target, "--as", &other],
+        &["grow", target],
+        &["mkfs", target, "--force"],
+        &["drain", target],
+        &["set", name, "watermark=50"],
+        &["drain", name],
+    ] {
+        run_fails(scratch, command, &parts);
+    }
+    run_ok(scratch, &["repair", target]);
+    run_ok(scratch, &["forget-log", target, "0"]);
+}
+
+/// Where something else changed the volume, no message says that `attach` carries them out, or that anything is durable.
+fn refused_kept_writes_are_never_offered(scratch: &Scratch, attached: &Attached<'_>) {
+    let place = Path::new("/run/nearhead/attached").join(&attached.name);
+    let (kept, hidden) = (place.join("answered"), place.join("hidden"));
+    std::fs::rename(&kept, &hidden).unwrap();
+    let hint = ["hint", &attached.target, "--offset", "0", "--len", "4096", "--kind", "normal"];
+    run_ok(scratch, &hint);
+    run_ok(scratch, &["mkfs", &attached.target, "--force"]);
+    std::fs::rename(&hidden, &kept).unwrap();
+    let force = format!("nearhead detach {} --force", attached.name);
+    let list = run(scratch, &["status"]);
+    let listed = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(listed.contains(&force) && list.status.code() == Some(2), "{listed}");
+    for command in ["status", "attach", "detach"] {
+        let output = run(scratch, &[command, &attached.name]);
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert!(told.contains("no command can carry them out") && told.contains(&force), "{told}");
+        assert!(!told.contains(&format!("attach {}` carries", attached.name)), "{told}");
+        assert!(!told.contains("is durable") || told.contains("expected that"), "{told}");
+    }
 }
 
 #[test]

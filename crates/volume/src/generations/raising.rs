@@ -1,6 +1,6 @@
 //! The generations of an open volume: raised before its first change, and once it was stopped in order.
 //!
-//! What stays true: no command of the engine that changes a device leaves before every device has the generation of this opening.
+//! Invariant: no command of the engine that changes a device leaves before every device has the generation of this opening.
 //! A write of a raise leaves only where the device's queue has room, so all that the engine sends during a raise is held, reads as
 //! well: the engine fills the queue by itself. A volume that changes nothing keeps its generations, so stopping it again writes nothing. A device that does
 //! not take its generation keeps the old one, and the volume's own device says so. If that one fails, the changes that wait fail.
@@ -72,7 +72,7 @@ pub(crate) struct Raising {
 }
 
 impl Raising {
-    /// Of devices with these; without, nothing is ever raised.
+    /// Starts with the generations of the devices; without them nothing is ever raised.
     pub(crate) fn of(found: Option<Generations>) -> Self {
         Self { found, phase: Phase::Unchanged, under_way: None, held: Held::default() }
     }

@@ -8,7 +8,7 @@ const KIB: u64 = 1024;
 
 /// Adds every structure that is there.
 pub(super) fn find(device: &Device<'_>, findings: &mut Vec<Finding>) {
-    let found = [ext(device), nilfs(device), raid_0_90(device), zfs(device)];
+    let found = [ext(device, KIB), nilfs(device), raid_0_90(device), zfs(device)];
     findings.extend(found.into_iter().flatten());
     findings.extend(raid_1(device));
     findings.extend(boot_sector(device));
@@ -16,9 +16,8 @@ pub(super) fn find(device: &Device<'_>, findings: &mut Vec<Finding>) {
     findings.extend(array_member(device));
 }
 
-/// ext2, ext3 and ext4: `fs/ext4/ext4.h`, `struct ext4_super_block` at 1 KiB.
-fn ext(device: &Device<'_>) -> Option<Finding> {
-    const START: u64 = KIB;
+/// ext2, ext3 and ext4: `fs/ext4/ext4.h`, `struct ext4_super_block` at `start`, which is 1 KiB but for copies.
+pub(super) fn ext(device: &Device<'_>, start: u64) -> Option<Finding> {
     // Feature words and their bits that only the younger file systems have.
     const COMPAT_HAS_JOURNAL: u32 = 0x4;
     const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
@@ -27,17 +26,17 @@ fn ext(device: &Device<'_>) -> Option<Finding> {
     // Everything but sparse superblocks, large files and B-tree directories.
     const RO_COMPAT_EXT4: u32 = !0x7;
 
-    if device.u16_le(START + 0x38)? != 0xef53 {
+    if device.u16_le(start + 0x38)? != 0xef53 {
         return None;
     }
-    let (blocks, log_block_kib) = (device.u32_le(START + 0x4)?, device.u32_le(START + 0x18)?);
+    let (blocks, log_block_kib) = (device.u32_le(start + 0x4)?, device.u32_le(start + 0x18)?);
     // Two bytes of magic are few: a block is at most 64 KiB, and there is at least one.
     if log_block_kib > 6 || blocks == 0 {
         return None;
     }
-    let compat = device.u32_le(START + 0x5c)?;
-    let incompat = device.u32_le(START + 0x60)?;
-    let ro_compat = device.u32_le(START + 0x64)?;
+    let compat = device.u32_le(start + 0x5c)?;
+    let incompat = device.u32_le(start + 0x60)?;
+    let ro_compat = device.u32_le(start + 0x64)?;
     let what = if incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
         "journal of an ext4 file system"
     } else if incompat & INCOMPAT_EXT4 != 0 || ro_compat & RO_COMPAT_EXT4 != 0 {
@@ -47,7 +46,7 @@ fn ext(device: &Device<'_>) -> Option<Finding> {
     } else {
         "ext2 file system"
     };
-    Some(Finding { what, label: device.label(START + 0x78, 16), offset: START })
+    Some(Finding { what, label: device.label(start + 0x78, 16), offset: start })
 }
 
 /// `include/uapi/linux/nilfs2_ondisk.h`: superblock at 1 KiB, revision 2 before the magic at 6.
@@ -89,20 +88,23 @@ fn raid_1(device: &Device<'_>) -> Vec<Finding> {
 /// its second half is a ring of uberblocks, one each 1 to 8 KiB, in either byte order (ZFS On-Disk
 /// Specification 1.3).
 fn zfs(device: &Device<'_>) -> Option<Finding> {
-    const LABEL_BYTES: u64 = 256 * KIB;
-    const RING: u64 = 128 * KIB;
+    let last = (device.bytes & !(ZFS_LABEL_BYTES - 1)).checked_sub(ZFS_LABEL_BYTES)?;
+    let offset = [0, last].into_iter().find_map(|label| uberblock(device, label))?;
+    Some(Finding { what: "ZFS pool member", label: None, offset })
+}
+
+pub(super) const ZFS_LABEL_BYTES: u64 = 256 * KIB;
+/// Where the ring of uberblocks begins in a label.
+pub(super) const ZFS_RING: u64 = 128 * KIB;
+
+/// The first uberblock in the ZFS label that begins at `label`.
+pub(super) fn uberblock(device: &Device<'_>, label: u64) -> Option<u64> {
     const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
-    let last = (device.bytes & !(LABEL_BYTES - 1)).checked_sub(LABEL_BYTES)?;
-    let rings = [0, last]
-        .into_iter()
-        .flat_map(|label| (label + RING..label + LABEL_BYTES).step_by(KIB as usize));
-    rings
-        .filter(|offset| {
-            device.has(*offset, &UBERBLOCK_MAGIC.to_le_bytes())
-                || device.has(*offset, &UBERBLOCK_MAGIC.to_be_bytes())
-        })
-        .map(|offset| Finding { what: "ZFS pool member", label: None, offset })
-        .next()
+    let mut ring = (label + ZFS_RING..label + ZFS_LABEL_BYTES).step_by(KIB as usize);
+    ring.find(|offset| {
+        device.has(*offset, &UBERBLOCK_MAGIC.to_le_bytes())
+            || device.has(*offset, &UBERBLOCK_MAGIC.to_be_bytes())
+    })
 }
 
 /// What ends with 55 AA: a FAT boot sector (Microsoft FAT specification 3.1 to 3.3), or a partition

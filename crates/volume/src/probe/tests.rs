@@ -60,11 +60,11 @@ fn the_last_zfs_label_is_found_wherever_a_device_ends() {
 fn an_end_that_cannot_be_read_is_an_error_and_never_empty() {
     for failing in [0, (DEVICE_BYTES - TAIL_BYTES) as u64] {
         let read = |offset, len| if offset == failing { Err(offset) } else { Ok(vec![0; len]) };
-        assert_eq!(probe_ends(DEVICE_BYTES as u64, read), Err(failing));
+        assert_eq!(probe_device(DEVICE_BYTES as u64, read), Err(failing));
     }
     let read = |_, len| Ok::<_, ()>(vec![0; len]);
-    assert_eq!(probe_ends(0, read), Ok(Contents::Empty));
-    assert_eq!(probe_ends(4096, read), Ok(Contents::Empty));
+    assert_eq!(probe_device(0, read), Ok(Contents::Empty));
+    assert_eq!(probe_device(4096, read), Ok(Contents::Empty));
 }
 
 /// A name and the pieces of an image that deserve it: `(offset, bytes)`.

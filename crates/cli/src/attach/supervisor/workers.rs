@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The first pause before a worker that failed at once is followed by another, and the longest.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// So many workers may fail to end in order once the device was taken away.
+/// Number of workers that may fail to end in order once the device was taken away.
 const ENDINGS_MAX: u32 = 3;
 
 /// An upgrade under way.
@@ -111,8 +111,15 @@ impl Supervisor<'_> {
             }
             self.endings += 1;
             if self.endings == ENDINGS_MAX || self.facts.is_none() {
+                let problem = self.problem.take().map(|problem| format!(" ({problem})"));
+                let durable = if self.place.keeps_nothing() {
+                    "; all that was answered is durable, and the next start recovers it"
+                } else {
+                    ""
+                };
                 return Err(format!(
-                    "attached volume {name}: it was detached, and its worker {how}: what was written last may not be durable"
+                    "attached volume {name}: it was detached, and its worker {how}{}{durable}",
+                    problem.unwrap_or_default()
                 ));
             }
             self.start_worker()?;
@@ -144,9 +151,9 @@ impl Supervisor<'_> {
                         problem.unwrap_or_default()
                     )
                 };
-                let told = format!("{name} goes on with the program that it had: {why}");
-                note(&told);
-                let _ = upgrade.answer.send(Err(told));
+                let outcome = format!("{name} goes on with the program that it had: {why}");
+                note(&outcome);
+                let _ = upgrade.answer.send(Err(outcome));
                 self.start_worker()?;
                 return Ok(false);
             }
