@@ -26,6 +26,7 @@ mod worker_process;
 
 pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
+pub use identity::{devices_at, lasting_name, lasting_path};
 pub use place::link_of;
 pub use report::{report_of, status, with_user};
 pub use resize::{AttachedVolume, all_attached, attached};
