@@ -308,8 +308,7 @@ fn exchange(
             // Every device is closed before it is opened again, or it would be in use.
             drop(lanes);
             let (target, names) = change()?;
-            target.notes.iter().for_each(|line| note(line));
-            devices.rename(names);
+            devices.exchanged(names, target.notes);
             Ok(target.lanes)
         },
         now,
@@ -326,6 +325,11 @@ impl Served {
     /// The target as it is named now.
     pub(super) fn target(&self) -> String {
         self.replacing.devices.target()
+    }
+
+    /// Notes about its disks, if they are others than at the start.
+    pub(super) fn disk_notes(&self) -> Option<Vec<String>> {
+        self.replacing.devices.notes()
     }
 
     /// All devices as they are named now.
