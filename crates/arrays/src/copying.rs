@@ -135,6 +135,7 @@ impl Copying {
 impl Copies {
     /// Goes on with what the mirror does by itself.
     pub(super) fn go_on<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        self.retire_replaced(core);
         self.tell_labels(core);
         self.release_marked(core);
         self.release_held(core);
@@ -392,7 +393,7 @@ impl Copies {
         self.standings[member] = if whole { Standing::Joining } else { Standing::Behind(done) };
         let Some(keeper) = &mut self.keeper else { return };
         if whole {
-            keeper.changed();
+            keeper.joins(member);
         } else {
             keeper.note(core, member, done);
         }

@@ -74,6 +74,13 @@ pub(super) struct Keeper {
     /// Members that have everything, as bits: of the round under way, and as the labels of those that count say.
     telling_in_sync: u32,
     told_in_sync: u32,
+    /// Members, as bits of their places here, that have everything as of the last round that began. Two places have one number while a
+    /// member is replaced.
+    counted: u64,
+    /// By member: the changes that a round must tell before the member counts.
+    joins_with: Vec<u64>,
+    /// A member that was replaced, whose label is to say that it does not count.
+    retired: Option<usize>,
     /// Whether the labels are to say that the mirror is in use.
     in_use: bool,
     /// Whether they do, for certain.
@@ -92,6 +99,9 @@ impl Keeper {
             unflushed: Unflushed::nothing(member_bytes),
             in_use: labels.iter().any(|label| label.in_use),
             is_marked: labels.iter().any(|label| label.in_use),
+            counted: places(labels.iter().map(|label| label.counts(label.index))),
+            joins_with: vec![0; labels.len()],
+            retired: None,
             labels,
             writes: BTreeMap::new(),
             wave: None,
@@ -120,6 +130,38 @@ impl Keeper {
         self.changes += 1;
     }
 
+    /// A member has everything, and counts once the labels say so.
+    pub(super) fn joins(&mut self, member: usize) {
+        self.changed();
+        self.joins_with[member] = self.changes;
+    }
+
+    /// A member was replaced: its own label says so, too, once those of the others have a greater generation.
+    pub(super) fn retires(&mut self, member: usize) {
+        self.missed.forget(self.labels[member].index);
+        self.retired = Some(member);
+    }
+
+    /// Whether another member has the number of this one: one of the two replaces the other.
+    fn is_replaced(&self, member: usize) -> bool {
+        self.twin_of(member).is_some()
+    }
+
+    /// The other member with the number of this one.
+    pub(super) fn twin_of(&self, member: usize) -> Option<usize> {
+        self.members_of(self.labels.get(member)?.index).find(|other| *other != member)
+    }
+
+    /// Number of members that the mirror is made of.
+    pub(super) fn count(&self) -> u16 {
+        self.labels.first().map_or(0, |label| label.count)
+    }
+
+    /// Bytes of each member that the mirror uses.
+    pub(super) fn member_bytes(&self) -> u64 {
+        self.labels.iter().map(|label| label.member_bytes).min().unwrap_or(0)
+    }
+
     /// Whether the labels of the members that count say that the mirror is in use, and go on to.
     pub(super) fn is_marked(&self) -> bool {
         self.is_marked && self.in_use
@@ -142,9 +184,9 @@ impl Keeper {
         &self.missed
     }
 
-    /// Which member has this number.
-    pub(super) fn member_of(&self, index: u16) -> Option<usize> {
-        self.labels.iter().position(|label| label.index == index)
+    /// Members with this number.
+    pub(super) fn members_of(&self, index: u16) -> impl Iterator<Item = usize> {
+        (0..self.labels.len()).filter(move |member| self.labels[*member].index == index)
     }
 
     /// Whether what this member missed is known.
@@ -161,6 +203,10 @@ impl Keeper {
     /// A member that has everything gets nothing more; `under_way` changes.
     pub(super) fn left(&mut self, member: usize, under_way: impl Iterator<Item = Range<u64>>) {
         let Label { index, generation, .. } = self.labels[member];
+        if self.is_replaced(member) {
+            // The other one with this number missed something else.
+            return self.missed.forget(index);
+        }
         let Some(mut regions) = self.unflushed.all() else { return self.missed.forget(index) };
         under_way.for_each(|bytes| regions.add(&bytes));
         self.missed.left(index, generation, &regions);
@@ -185,7 +231,7 @@ impl Keeper {
     }
 
     /// What the labels of this round say. A round that only marks the mirror leaves the generation: members
-    /// that miss it are not older for that. One that takes the mark away raises it: a copy of a member that was made while
+    /// that miss it are not older for that; a member that counted and gets nothing more is. One that takes the mark away raises it: a copy of a member that was made while
     /// the mirror was in use is older from then on.
     fn fill(&mut self, members: &[Standing]) {
         let in_sync = members.iter().zip(&self.labels).fold(0, |bits, (member, label)| {
@@ -198,14 +244,22 @@ impl Keeper {
             .map(|(_, label)| (label.in_sync, label.generation))
             .all(|label| label == (in_sync, newest));
         let leaves = !self.in_use && self.labels.iter().any(|label| label.in_use);
-        let generation = newest + u64::from(!is_mark || leaves);
-        for (label, member) in self.labels.iter_mut().zip(members) {
+        let has_everything = |member: &Standing| member.counts() || *member == Standing::Joining;
+        let counted = places(members.iter().map(has_everything));
+        let is_left = self.counted & !counted != 0;
+        self.counted = counted;
+        let generation = newest + u64::from(!is_mark || leaves || is_left);
+        for (place, (label, member)) in self.labels.iter_mut().zip(members).enumerate() {
+            // The label of a member that lacks something does not say that it has everything, although another one with its number does.
+            let lacks = matches!(member, Standing::Behind(_) | Standing::Out);
+            let in_sync = if lacks { in_sync & !(1 << label.index) } else { in_sync };
             let synced_bytes = match member {
                 Standing::InSync | Standing::Unsure | Standing::Joining => {
                     self.missed.forget(label.index);
                     label.member_bytes
                 }
                 Standing::Behind(synced) => *synced,
+                Standing::Out if self.retired == Some(place) => 0,
                 Standing::Out => continue,
             };
             (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
@@ -223,7 +277,10 @@ impl Keeper {
                 // One that is behind too: how far it was copied to must not be said of changes that its cache loses.
                 Wave::Flush => *member != Standing::Out,
                 Wave::Counting | Wave::Regions => member.counts(),
-                Wave::Behind => matches!(member, Standing::Behind(_) | Standing::Joining),
+                Wave::Behind => {
+                    let is_retired = self.retired.take_if(|place| *place == index).is_some();
+                    is_retired || matches!(member, Standing::Behind(_) | Standing::Joining)
+                }
             };
             match wave {
                 Wave::Flush if concerned => self.flush(core, index),
@@ -265,8 +322,9 @@ impl Keeper {
     }
 
     /// Whether the labels of the members that count say that this one has everything.
-    pub(super) fn tells_of(&self, member: usize) -> bool {
-        self.told_in_sync >> self.labels[member].index & 1 == 1
+    pub(super) fn has_told_of(&self, member: usize) -> bool {
+        let is_counted = self.told_in_sync >> self.labels[member].index & 1 == 1;
+        is_counted && self.told >= self.joins_with[member]
     }
 
     /// Whether the command was one of a round, and of which member.
@@ -328,6 +386,11 @@ impl Keeper {
         self.missed.end_telling(false);
         self.unflushed.forget();
     }
+}
+
+/// Bits of the places at which `are` is true; a mirror has at most 32 members, and one that replaces another.
+fn places(are: impl Iterator<Item = bool>) -> u64 {
+    are.zip(0..).fold(0, |bits, (is, place)| bits | u64::from(is) << place)
 }
 
 /// Why a change fails when no label can be written.

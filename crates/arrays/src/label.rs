@@ -26,7 +26,8 @@
 //!   leaves the label before it: such a member looks older than it is, never newer.
 //! - `generation`: grows at every opening for writing, at every orderly stop of a mirror and whenever a member falls behind or
 //!   comes back. A member that was away has a smaller one than the others.
-//! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation.
+//! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation. A member that replaces another one has its
+//!   number (`index`); its own label lacks that bit until it has everything itself, and the label of one that was replaced lacks it as well.
 //! - `synced_bytes`: of a member that is being copied to, how far it has all.
 //! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.
 //! - `take`: of a mirror, the number in the last `?take=N` that was carried out or had nothing to do; 0 if there was none. The

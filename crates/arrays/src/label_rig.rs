@@ -122,11 +122,12 @@ pub(super) fn opened<D: Disk>(
 ) -> Result<Mirror<D>, String> {
     let spec = ArraySpec::parse(text).unwrap();
     let plan = prepare(&spec, disks, purpose, &mut run_one).map_err(|error| error.detail)?;
-    let Plan { members, unsure, missed, .. } = plan.ok_or("no labels")?;
+    let Plan { members, unsure, missed, newcomer, .. } = plan.ok_or("no labels")?;
+    let newcomer = members.iter().position(|(place, _)| Some(*place) == newcomer);
     let labels = members.iter().map(|(_, label)| *label).collect();
     let taken = members.iter().map(|(place, _)| disks[*place].take().unwrap()).collect();
-    Mirror::labelled(taken, ReadPolicy::First, labels, (unsure, missed))
-        .map_err(|error| error.detail)
+    let mirror = Mirror::labelled(taken, ReadPolicy::First, labels, (unsure, missed));
+    Ok(mirror.map_err(|error| error.detail)?.replacing(newcomer))
 }
 
 pub(super) fn reopened<D: Disk>(text: &str, disks: &mut [Option<D>]) -> Result<Mirror<D>, String> {

@@ -34,6 +34,7 @@ mod keeper;
 mod label;
 #[cfg(test)]
 mod label_rig;
+mod label_rounds;
 #[cfg(test)]
 mod label_tests;
 mod leaving;
@@ -59,6 +60,10 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod regions;
+mod replacement;
+mod replacing;
+#[cfg(test)]
+mod replacing_tests;
 mod rest;
 #[cfg(test)]
 mod rest_tests;
@@ -70,6 +75,7 @@ mod sides;
 mod sides_tests;
 mod spec;
 mod stripe;
+mod succession;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -78,6 +84,8 @@ pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use noted::MemberLabel;
 pub use open::{MISSING, Purpose, RunOne, label_of, open, open_to_send, remove_label};
+pub use replacement::{Replacement, mirror_members};
+pub use replacing::label_successor;
 pub use spec::{
     ARRAY_PREFIXES, ArrayKind, ArraySpec, Take, as_member, model_from_text, split_members,
 };

@@ -17,19 +17,20 @@
 use super::alike::Walk;
 use super::copying::{Copying, Target};
 use super::gate::{Held, bytes_of, is_durable};
-use super::keeper::{Keeper, Standing, unrecorded};
+use super::keeper::{Keeper, Standing};
 use super::label::Label;
 use super::leaving::Leaving;
 use super::missed::Missed;
 use super::parts::{Comparing, Parts};
 use super::regions::Regions;
 use super::sides::Sides;
+use super::succession::Succession;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Resilver, Run, Side, Ticket,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Which member serves a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub struct Copies {
     pub(super) only_looks: bool,
     /// Members that the array has and that were not given.
     pub(super) missing: usize,
+    /// The member that replaces another one, if one does.
+    pub(super) succession: Option<Succession>,
 }
 
 /// What a mirror tells of a member.
@@ -100,6 +103,7 @@ impl<D: Disk> Mirror<D> {
             was_unsure: false,
             only_looks: false,
             missing: 0,
+            succession: None,
         };
         Self::arranged(disks, properties, copies)
     }
@@ -122,13 +126,15 @@ impl<D: Disk> Mirror<D> {
             false => Standing::Behind(label.synced_bytes),
         };
         let count = labels.first().map_or(0, |label| usize::from(label.count));
+        let known: BTreeSet<u16> = labels.iter().map(|label| label.index).collect();
         let copies = Copies {
             sides: Sides::new(policy, disks.len(), true),
             states: vec![State::default(); disks.len()],
             standings: labels.iter().map(standing).collect(),
             was_unsure: unsure,
             only_looks: false,
-            missing: count.saturating_sub(disks.len()),
+            missing: count.saturating_sub(known.len()),
+            succession: None,
             missed_before: Some(missed.regions().clone()),
             keeper: Some(Keeper::new(labels, missed)),
             copying: None,
@@ -215,25 +221,6 @@ impl Copies {
         self.labels_change(core);
     }
 
-    fn labels_change<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.changed();
-        }
-        self.tell_labels(core);
-    }
-
-    /// Lets the labels say what changed, unless nothing may change. Not while a member that counts is being made
-    /// like another: cut in the middle of that it would be torn, and could be the one to go by from then on.
-    pub(super) fn tell_labels<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let is_told = self.keeper.as_ref().is_none_or(Keeper::has_told);
-        if is_told || self.only_looks || self.repairs(core) {
-            return;
-        }
-        if let Some(keeper) = &mut self.keeper {
-            keeper.advance(core, &self.standings);
-        }
-    }
-
     /// If only unsure members are left, the first of them is the one to go by from now on.
     fn choose_another(&mut self) {
         if self.in_sync().next().is_some() {
@@ -300,40 +287,6 @@ impl Copies {
         self.sides.note_read(next, class, offset + u64::from(len), core.now);
         core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
         core.members.kick();
-    }
-
-    /// The write of a label is over.
-    fn label_written<D: Disk>(
-        &mut self,
-        core: &mut Core<D, Parts>,
-        member: usize,
-        result: Result<Payload, DiskError>,
-    ) {
-        if let Err(error) = result {
-            let others = self.counting().any(|other| other != member);
-            if others || !self.standings[member].counts() {
-                self.give_up(core, member, error.detail);
-            } else {
-                let held = self.keeper.as_mut().map(Keeper::fail).unwrap_or_default();
-                self.leaving = Leaving::No;
-                let unmarked = std::mem::take(&mut self.unmarked);
-                for id in held.into_iter().chain(unmarked.into_iter().map(|(id, ..)| id)) {
-                    core.desk.finish(id, |_| Err(unrecorded(&error)));
-                }
-                return;
-            }
-        }
-        let repairs = self.repairs(core);
-        let Some(keeper) = &mut self.keeper else { return };
-        let answered = keeper.written(core, &self.standings, repairs);
-        for (index, standing) in self.standings.iter_mut().enumerate() {
-            if *standing == Standing::Joining && keeper.tells_of(index) {
-                *standing = Standing::InSync;
-            }
-        }
-        for id in answered {
-            core.desk.finish(id, |parts| Ok(parts.into_answer()));
-        }
     }
 }
 
@@ -476,12 +429,13 @@ impl Arrangement for Copies {
     /// What all members agree on, and nothing while one is missing, behind or in doubt: what it holds may be
     /// shown one day.
     fn run_at<D: Disk>(&self, core: &Core<D, Parts>, offset: u64) -> Run {
-        let is_whole = self.missing == 0
-            && self.standings.iter().all(|standing| *standing == Standing::InSync);
+        let used = || (0..self.standings.len()).filter(|member| !self.has_retired(*member));
+        let is_whole =
+            self.missing == 0 && used().all(|member| self.standings[member] == Standing::InSync);
         if !is_whole {
             return Run::UNKNOWN;
         }
-        let runs = core.members.disks().map(|disk| disk.run_at(offset));
+        let runs = used().map(|member| core.members.disk(member).run_at(offset));
         let agreed = runs
             .reduce(|one, other| Run { len: one.len.min(other.len), zero: one.zero && other.zero });
         agreed.unwrap_or(Run::UNKNOWN)

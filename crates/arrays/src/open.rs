@@ -51,7 +51,10 @@ pub fn label_of<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<Labe
 }
 
 /// Its label with the notes, as [`label_of`].
-fn read_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<MemberLabel>, DiskError> {
+pub(super) fn read_label<D: Disk>(
+    disk: &mut D,
+    run: RunOne<'_, D>,
+) -> Result<Option<MemberLabel>, DiskError> {
     let properties = disk.properties();
     let name = properties.name.clone();
     let Some(offset) = Label::offset(properties.capacity_bytes) else { return Ok(None) };
@@ -99,8 +102,10 @@ fn open_any<D: Disk>(
     };
     let mut taken = Vec::new();
     let mut labels = Vec::new();
+    let mut newcomer = None;
     for (place, label) in plan.members {
         if let Some(disk) = disks[place].take().filter(|_| keeps(purpose, &label)) {
+            newcomer = newcomer.or((plan.newcomer == Some(place)).then_some(taken.len()));
             taken.push(disk);
             // Who only looks writes no label, and has none to take back.
             labels.push(Label { in_use: label.in_use && purpose != Purpose::Look, ..label });
@@ -115,6 +120,7 @@ fn open_any<D: Disk>(
         }
         ArrayKind::Mirror { policy, .. } => {
             let mirror = Mirror::labelled(taken, policy, labels, (plan.unsure, plan.missed))?;
+            let mirror = mirror.replacing(newcomer);
             let is_looked_at = purpose == Purpose::Look;
             let mirror = if is_looked_at { mirror.only_looked_at() } else { mirror };
             AnyArray::Mirror(Box::new(mirror))
@@ -139,6 +145,10 @@ pub(super) fn prepare<D: Disk>(
         let label = read_label(disk, run)?;
         found.push(label.as_ref().map_or(Found::Unlabelled, |read| Found::Labelled(read.label)));
         read.extend(label);
+    }
+    if matches!(purpose, Purpose::Make { .. }) && spec.replaced().is_some() {
+        let problem = "expected a mirror of which no member is being replaced, found ?replace=";
+        return Err(invalid(problem.to_owned()));
     }
     let sequence = found.iter().filter_map(|member| member.label()).map(|label| label.sequence);
     let sequence = sequence.max().unwrap_or(0) + 1;
@@ -268,6 +278,6 @@ fn write_labels<D: Disk>(
     Ok(())
 }
 
-fn invalid(detail: String) -> DiskError {
+pub(super) fn invalid(detail: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Invalid, detail }
 }

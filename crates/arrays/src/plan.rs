@@ -21,6 +21,8 @@ pub(super) struct Plan {
     pub(super) missed: Missed,
     /// One member counts by a decision of the owner, whatever the others hold.
     pub(super) is_taken: bool,
+    /// The named disk that replaces another one, if one does.
+    pub(super) newcomer: Option<usize>,
     /// What people should know.
     pub(super) notes: Vec<String>,
 }
@@ -40,7 +42,14 @@ impl Plan {
     /// A plan without members, of an array that uses so many bytes of each.
     pub(super) fn of(member_bytes: u64) -> Self {
         let missed = Missed::nothing(member_bytes);
-        Self { members: Vec::new(), unsure: false, missed, is_taken: false, notes: Vec::new() }
+        Self {
+            members: Vec::new(),
+            unsure: false,
+            missed,
+            is_taken: false,
+            newcomer: None,
+            notes: Vec::new(),
+        }
     }
 
     /// Takes what is known of what members missed, and says so of those that are here.
@@ -74,13 +83,16 @@ pub(super) fn plan(spec: &ArraySpec, found: &[Found]) -> Result<Option<Plan>, St
     }
     match spec.kind {
         ArrayKind::Mirror { take: Some(take), .. } => decided(spec, found, take),
+        ArrayKind::Mirror { replace: Some(number), .. } => {
+            super::replacing::planned(spec, found, usize::from(number) - 1)
+        }
         _ => by_labels(spec, found),
     }
     .map(Some)
 }
 
 /// The array as its labels have it.
-fn by_labels(spec: &ArraySpec, found: &[Found]) -> Result<Plan, String> {
+pub(super) fn by_labels(spec: &ArraySpec, found: &[Found]) -> Result<Plan, String> {
     let members = recognised(spec, found)?;
     match spec.kind {
         ArrayKind::Stripe { chunk_bytes } => stripe(spec, members, chunk_bytes),

@@ -8,6 +8,7 @@
 //! | `?read=first` or `balanced` | of `mirror`: who serves reads | `first` |
 //! | `?take=N` | of `mirror`: the N-th named member is copied onto all others where the labels make no mirror | |
 //! | `?take=N@G` | the same, whatever the labels say, while the newest of them has generation G | |
+//! | `?replace=N` | of `mirror`: the last named member replaces the N-th one (`replacement`) | |
 //!
 //! A member of a `raid0` may be a mirror in brackets, `raid0:[mirror:a,b],[mirror:c,d]`, with options of its own; no other array has arrays as members.
 //!
@@ -25,7 +26,7 @@ use std::fmt;
 pub const ARRAY_PREFIXES: [&str; 2] = ["raid0:", "mirror:"];
 
 /// Chunk of a RAID-0 that names none: 64 KiB, what the example of every manual has.
-const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
+pub(super) const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
 
 /// What kind of array, and its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum ArrayKind {
         policy: ReadPolicy,
         /// The owner's decision on whose content counts.
         take: Option<Take>,
+        /// Member that the last named one replaces, counted from 1. The last one is no member before that is done.
+        replace: Option<u16>,
     },
 }
 
@@ -108,7 +111,7 @@ impl ArraySpec {
         let (mut kind, rest) = if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[0]) {
             (ArrayKind::Stripe { chunk_bytes: CHUNK_BYTES_DEFAULT }, rest)
         } else if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[1]) {
-            (ArrayKind::Mirror { policy: ReadPolicy::First, take: None }, rest)
+            (ArrayKind::Mirror { policy: ReadPolicy::First, take: None, replace: None }, rest)
         } else {
             return Err(failed("expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER".to_owned()));
         };
@@ -142,6 +145,7 @@ impl ArraySpec {
                 members.iter().filter(|member| !member.is_empty()).count()
             )));
         }
+        super::replacement::refuse_wrong(&kind, &members).map_err(failed)?;
         let named = |member: &String| !ModelSpec::is_model(member) || member.contains(",file=");
         for (index, member) in members.iter().enumerate() {
             let away = matches!(kind, ArrayKind::Mirror { .. }) && member == super::MISSING;
@@ -156,7 +160,7 @@ impl ArraySpec {
 
     /// The kind and what decides where bytes lie, in a few words: `raid0 of 4, 64 KiB chunks`.
     pub fn shape(&self) -> String {
-        let count = self.members.len();
+        let count = self.count();
         match self.kind {
             ArrayKind::Stripe { chunk_bytes } => {
                 format!("raid0 of {count}, {} KiB chunks", chunk_bytes >> 10)
@@ -172,6 +176,7 @@ impl ArraySpec {
 
     /// The same, of a kind that is known when it runs.
     pub(crate) fn build_any<D: Disk>(&self, disks: Vec<D>) -> Result<AnyArray<D>, DiskError> {
+        self.refuse_replacement()?;
         Ok(match self.kind {
             ArrayKind::Stripe { chunk_bytes } => {
                 AnyArray::Stripe(Box::new(Stripe::new(disks, chunk_bytes)?))
@@ -187,6 +192,7 @@ impl ArraySpec {
         &self,
         disks: Vec<M>,
     ) -> Result<Box<dyn Model>, DiskError> {
+        self.refuse_replacement()?;
         Ok(match self.kind {
             ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
             ArrayKind::Mirror { policy, .. } => Box::new(Mirror::new(disks, policy)?),
@@ -234,6 +240,12 @@ fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
             let generation = at.map(|at| at.parse().map_err(|_| wrong())).transpose()?;
             *take = Some(Take { member: member.ok_or_else(wrong)?, generation });
         }
+        (ArrayKind::Mirror { replace, .. }, "replace") => {
+            let number = value.parse().ok().filter(|number| (1..=32).contains(number));
+            *replace = Some(number.ok_or_else(|| {
+                format!("expected replace= the number of a member from 1, found {value:?}")
+            })?);
+        }
         (ArrayKind::Mirror { policy, .. }, "read") => {
             *policy = match value {
                 "first" => ReadPolicy::First,
@@ -245,7 +257,9 @@ fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
             return Err(format!("unknown option {key:?}, expected ?chunk=SIZE"));
         }
         (ArrayKind::Mirror { .. }, _) => {
-            return Err(format!("unknown option {key:?}, expected ?read=first|balanced or take=N"));
+            return Err(format!(
+                "unknown option {key:?}, expected ?read=first|balanced, take=N or replace=N"
+            ));
         }
     }
     Ok(())
@@ -338,7 +352,8 @@ mod tests {
         let expected = ["/dev/sda", "model:st3146855fc,content=none,cache=off", "/tmp/b=c.img"];
         assert_eq!(spec.members, expected);
         let spec = ArraySpec::parse("mirror:a,b?read=balanced").unwrap();
-        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::Balanced, take: None });
+        let kind = ArrayKind::Mirror { policy: ReadPolicy::Balanced, take: None, replace: None };
+        assert_eq!(spec.kind, kind);
         let spec = ArraySpec::parse("raid0:model:x,model:x").unwrap();
         assert_eq!(spec.kind, ArrayKind::Stripe { chunk_bytes: 64 << 10 });
     }
@@ -390,7 +405,8 @@ mod tests {
             spec.kind,
             ArrayKind::Mirror {
                 policy: ReadPolicy::First,
-                take: Some(Take { member: 2, generation: None })
+                take: Some(Take { member: 2, generation: None }),
+                replace: None,
             }
         );
     }

@@ -13,28 +13,28 @@ impl Copies {
         let name = core.properties.name.clone();
         let end = core.properties.capacity_bytes;
         let is_here = |index: &u16| {
-            let member = keeper.member_of(*index);
-            member.is_some_and(|member| self.standings[member] != Standing::Out)
+            keeper.members_of(*index).any(|member| self.standings[member] != Standing::Out)
         };
         let lacks = |index: u16| {
             let missed = keeper.missed();
             if missed.covers(index) { missed.regions().bytes_from(0) } else { end }
         };
-        let count = (self.states.len() + self.missing) as u16;
+        let count = self.members_made_of() as u16;
         let dirty_bytes = (0..count).filter(|index| !is_here(index)).map(lacks).max().unwrap_or(0);
         let to_members = (0..self.standings.len()).map(|member| self.left_bytes(member, end));
         Some(Resilver {
             name,
             dirty_bytes,
             left_bytes: to_members.sum::<u64>() + self.unsure_bytes(end),
+            replacing: self.replacing(core),
         })
     }
 
     /// What is wrong, the worst of it; none if every member that the mirror has is in order.
     pub(super) fn tell_people<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
         let name = &core.properties.name;
-        let count = self.states.len() + self.missing;
-        let left = self.counting().count();
+        let count = self.members_made_of();
+        let left = self.counting().count().min(count);
         let failed: Vec<&str> =
             self.states.iter().filter_map(|state| state.failed.as_deref()).collect();
         if !failed.is_empty() {
@@ -55,6 +55,9 @@ impl Copies {
             _ => None,
         };
         let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();
+        if let Some(told) = self.tell_of_succession(core) {
+            return Some(told);
+        }
         if !behind.is_empty() {
             return Some(format!(
                 "{name}: {left} of {count} members have everything: {} is being copied to",

@@ -56,6 +56,11 @@ pub struct GrowReport {
 }
 
 impl GrowReport {
+    /// Name of the volume.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
     pub fn of(target: &str, growth: &Growth, done: bool) -> Self {
         let (before, after) = (&growth.before.layout, &growth.after.layout);
         Self {

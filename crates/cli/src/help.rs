@@ -31,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Look", &["status", "check", "dump", "fsck"]),
-    ("Mend", &["repair", "forget-log", "backup-metadata", "restore-metadata"]),
+    ("Mend", &["replace", "repair", "forget-log", "backup-metadata", "restore-metadata"]),
     ("Study", &["disk", "demo", "trace", "replay", "bench", "figures"]),
 ];
 /// Of the others.

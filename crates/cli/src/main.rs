@@ -29,6 +29,7 @@ mod offline;
 mod over_http;
 mod presets;
 mod repair;
+mod replace;
 mod replay;
 mod report;
 mod run;
@@ -113,6 +114,8 @@ enum Command {
     RestoreMetadata(backup::RestoreArgs),
     /// Extend a volume over a device or image that became larger
     Grow(grow::GrowArgs),
+    /// Replace a member of a mirror by another disk while the volume is served
+    Replace(replace::ReplaceArgs),
     /// Tell what a range is used for
     Hint(hint::HintArgs),
     /// Give up what a damaged log held
@@ -197,6 +200,7 @@ fn carried_out(cli: Cli) -> ExitCode {
         Command::BackupMetadata(args) => backup::back_up(&args),
         Command::RestoreMetadata(args) => backup::restore(&args),
         Command::Grow(args) => grow::run(&args),
+        Command::Replace(args) => replace::run(&args),
         Command::Hint(args) => hint::run(&args),
         Command::ForgetLog(args) => forget_log::run(&args),
         Command::Mkfs(args) => file_system::mkfs(&args),

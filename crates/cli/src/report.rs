@@ -17,7 +17,7 @@ mod serving;
 pub use attached::AttachedReport;
 pub use cache::ReadCacheReport;
 pub use cleaning::PassReport;
-pub use devices::{DeviceReport, MirrorReport, RestCommandReport, SideReport};
+pub use devices::{DeviceReport, MirrorReport, ReplacingReport, RestCommandReport, SideReport};
 pub use distribution::{Distribution, SIZE_STEPS, Sizes};
 pub use file_system::FileSystemReport;
 pub use known::{Link, LogDisk, TargetKept, TracksKnown};

@@ -18,12 +18,16 @@ use std::time::Instant;
 mod array;
 mod cache;
 mod data;
+mod device_names;
 mod remote;
+mod successor;
 mod without_log;
 
 pub use array::{label as array_label, refuse_if_misnamed};
 pub use data::{Beside, flags as device_flags};
+pub use device_names::DeviceNames;
 pub use nearhead_settings::{DiskArgs, IoEngine, Opener};
+pub use successor::{check_successor, label_successor};
 pub use without_log::DataDevices;
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million

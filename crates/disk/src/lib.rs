@@ -40,7 +40,7 @@ pub use payload::{Payload, bytes_of, copy_parts, range_of, total_len};
 pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};
 pub use range_set::RangeSet;
-pub use resilver::Resilver;
+pub use resilver::{Replacing, Resilver};
 pub use side::{Side, Woken, WokenBy};
 pub use striping::{Striping, WholeRuns};
 pub use ticket::{CommandId, Ticket};

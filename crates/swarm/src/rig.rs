@@ -441,7 +441,7 @@ impl Arrangement {
     fn kind(self) -> ArrayKind {
         match self {
             Self::Stripe { chunk_bytes, .. } => ArrayKind::Stripe { chunk_bytes },
-            _ => ArrayKind::Mirror { policy: ReadPolicy::First, take: None },
+            _ => ArrayKind::Mirror { policy: ReadPolicy::First, take: None, replace: None },
         }
     }
 }

@@ -6,13 +6,14 @@
 //! - a later worker opens the same devices, with the settings as they were read at the start: a volume file that was edited since counts
 //!   from the next `attach` on;
 //! - words that act once (`create-if-missing`, `take=N`) are not in it;
+//! - a member that is replaced (`nearhead replace`) is exchanged in it before anything is written to its successor for the volume;
 //! - a file that was replaced by another, and a volume with another id, are refused before anything is written. The supervisor waits then.
 //!
 //! It must never be used by the first worker, which decides what the user means.
 
 use super::BlockSize;
-use crate::target::{Beside, backing_paths};
-use nearhead_arrays::{ArraySpec, MISSING};
+use crate::target::{DeviceNames, backing_paths};
+use nearhead_arrays::{ArraySpec, MISSING, Replacement};
 use nearhead_models::ModelSpec;
 use nearhead_nbd::client::Address;
 use nearhead_settings::{DiskArgs, ServeArgs};
@@ -63,39 +64,52 @@ impl Identity {
         volume_id: String,
     ) -> Result<Self, String> {
         let disk = &settings.disk;
-        let target = lasting_name(settings.target()?)?;
         let map_device = disk.map_device.as_deref().map(lasting_path);
-        let beside = Beside::of(disk)?;
-        let names = |texts: &[String]| -> Result<Vec<String>, String> {
-            texts.iter().map(|text| lasting_name(text)).collect()
-        };
-        let (data_devices, log_devices) = (names(&beside.data)?, names(&beside.logs)?);
-        let mut paths: Vec<PathBuf> = map_device.iter().cloned().collect();
-        for text in std::iter::once(&target).chain(&data_devices).chain(&log_devices) {
-            if text != MISSING {
-                paths.extend(backing_paths(text)?);
-            }
-        }
-        let files = paths.into_iter().filter_map(KnownFile::at).collect();
+        let names = DeviceNames::of(settings.target()?, disk)?.each(lasting_name)?;
+        let DeviceNames { target, data_devices, log_devices } = names;
         let words = super::arguments_for("worker").into_iter().map(OsString::into_string);
         let arguments = words.collect::<Result<Vec<_>, _>>().map_err(|word| {
             format!("attach: expected arguments in UTF-8, found {}", word.to_string_lossy())
         })?;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let (block_bytes, read_only) = (BlockSize::B4096.bytes(), settings.read_only);
-        Ok(Self {
+        let identity = Self {
             volume_id,
             target,
             map_device,
             data_devices,
             log_devices,
             config,
-            files,
+            files: Vec::new(),
             arguments,
             folder,
             block_bytes,
             read_only,
-        })
+        };
+        identity.with_files()
+    }
+
+    /// The same with the files that its devices are now.
+    fn with_files(self) -> Result<Self, String> {
+        let mut paths: Vec<PathBuf> = self.map_device.iter().cloned().collect();
+        for text in self.names().all().filter(|text| *text != MISSING) {
+            // A member that is being replaced may be away.
+            let named = Replacement::of(text).map_or(text.clone(), |replacement| replacement.after);
+            paths.extend(backing_paths(&named)?);
+        }
+        let files = paths.into_iter().filter_map(KnownFile::at).collect();
+        Ok(Self { files, ..self })
+    }
+
+    fn names(&self) -> DeviceNames {
+        let Self { target, data_devices, log_devices, .. } = self.clone();
+        DeviceNames { target, data_devices, log_devices }
+    }
+
+    /// The same volume on devices with these names.
+    pub(super) fn on(self, names: &DeviceNames) -> Result<Self, String> {
+        let DeviceNames { target, data_devices, log_devices } = names.each(lasting_name)?;
+        Self { target, data_devices, log_devices, ..self }.with_files()
     }
 
     /// The same for a block device with blocks of so many bytes, which can be written or not.
@@ -163,16 +177,21 @@ impl KnownFile {
     }
 }
 
+/// The devices of the identity at `path`.
+pub fn devices_at(path: &Path) -> Option<DeviceNames> {
+    Identity::read(path).ok().map(|identity| identity.names())
+}
+
 /// The path by which any folder finds a file, however the links to it change. A link to a block device stays: the kernel may call the device
 /// otherwise after it was away.
-fn lasting_path(path: &Path) -> PathBuf {
+pub fn lasting_path(path: &Path) -> PathBuf {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let canonical = if is_file { path.canonicalize() } else { std::path::absolute(path) };
     canonical.unwrap_or_else(|_| path.to_owned())
 }
 
 /// A target by names that any folder finds, without options that act once.
-fn lasting_name(text: &str) -> Result<String, String> {
+pub fn lasting_name(text: &str) -> Result<String, String> {
     if text == MISSING || Address::is_export(text) {
         return Ok(text.to_owned());
     }
@@ -238,5 +257,9 @@ mod tests {
         assert_eq!(settings.target.as_deref(), Some("mirror:/a,/b"));
         assert!(!settings.create_if_missing && settings.preset.is_none());
         assert_eq!(settings.watermark, Some(40), "as the volume file said at the start");
+        let target = "mirror:/a,/b,/c?replace=2".to_owned();
+        let during = DeviceNames { target: target.clone(), ..DeviceNames::default() };
+        let settings = identity.on(&during).unwrap().settings(&args).unwrap();
+        assert_eq!(settings.target, Some(target), "a later worker goes on with a replacement");
     }
 }

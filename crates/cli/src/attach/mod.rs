@@ -27,6 +27,7 @@ mod worker_process;
 
 pub(crate) use detach::say_what_goes_on_at_ctrl_c;
 pub use detach::{DetachArgs, run as detach};
+pub use identity::{devices_at, lasting_name, lasting_path};
 pub use kept::refuse_if_attached;
 pub use place::link_of;
 pub use report::{Unserved, report_of, status, unserved, with_user, without_worker};

@@ -25,6 +25,7 @@ use super::place::{Facts, Place};
 use super::resume::Resumed;
 use super::worker_process::{Binary, Said, Worker};
 use crate::control::{Links, directories};
+use crate::target::DeviceNames;
 use nearhead_output::{note, say, say_json_line};
 use nearhead_settings::ServeArgs;
 use serde::Serialize;
@@ -249,6 +250,7 @@ impl Supervisor<'_> {
                 Event::Worker(number, said) if number == self.workers => match said {
                     Said::Ready { control, volume } => self.worker_is_ready(control, volume)?,
                     Said::GettingOn => self.got_on = Instant::now(),
+                    Said::Devices(names) => self.goes_on_with_devices(&names),
                     Said::Failed(why) => self.problem = Some(why),
                     Said::Ended(how) => {
                         if self.worker_ended(&how)? {
@@ -348,6 +350,26 @@ impl Supervisor<'_> {
             self.begin_upgrade(path, limit, answer);
         }
         Ok(())
+    }
+
+    /// Later workers open the devices with these names. The worker looks into the file, and goes on only once this is there.
+    fn goes_on_with_devices(&mut self, names: &DeviceNames) {
+        let Some(identity) = &self.identity else { return };
+        let noted = identity.clone().on(names).and_then(|identity| {
+            self.place.note_identity(&identity)?;
+            Ok(identity)
+        });
+        match noted {
+            Ok(identity) => self.identity = Some(identity),
+            Err(problem) => {
+                return note(&format!("attached volume {}: {problem}", self.place.name));
+            }
+        }
+        names.target.clone_into(&mut self.target);
+        if let Some(facts) = &mut self.facts {
+            names.target.clone_into(&mut facts.target);
+        }
+        self.tell_others();
     }
 
     /// Lets the kernel go on with the worker `process`.

@@ -62,6 +62,7 @@ fn serve_for(args: &AttachArgs) -> Result<(), String> {
         kept: place.kept(),
         expected: identity.map(|identity| identity.volume_id),
         settings: place.settings(),
+        identity: place.identity(),
         place: place.link().display().to_string(),
     };
     serve(&ServeArgs { json: true, disk, ..settings }, showing)

@@ -5,6 +5,7 @@ use super::identity::Identity;
 use super::place::Place;
 use crate::control::Client;
 use crate::report::StatusReport;
+use crate::target::DeviceNames;
 use clap::ValueEnum;
 use nearhead_output::note;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -83,6 +84,8 @@ pub(super) enum Said {
     Ready { control: Option<PathBuf>, volume: VolumeFacts },
     /// It gets on towards that.
     GettingOn,
+    /// The volume lies on other devices from now on: a member of a mirror is being replaced, or was.
+    Devices(DeviceNames),
     /// It ends, and this is why.
     Failed(String),
     /// It is no more; how it ended, nothing if well.
@@ -95,6 +98,7 @@ struct Line {
     event: String,
     control: Option<PathBuf>,
     problem: Option<String>,
+    devices: Option<DeviceNames>,
     #[serde(flatten)]
     volume: VolumeFacts,
 }
@@ -249,6 +253,9 @@ fn listen(mut child: Child, hears: &impl Fn(Said)) {
                 hears(Said::Ready { control, volume });
             }
             Ok(Line { event, .. }) if event == "progress" => hears(Said::GettingOn),
+            Ok(Line { event, devices: Some(devices), .. }) if event == "devices" => {
+                hears(Said::Devices(devices));
+            }
             Ok(Line { event, problem: Some(problem), .. }) if event == "failed" => {
                 hears(Said::Failed(problem));
             }

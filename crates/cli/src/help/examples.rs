@@ -130,6 +130,16 @@ const TABLE: &[(&str, &[Example])] = &[
     ),
     ("grow", &[of("nearhead grow disk.img --dry-run", "What would come of a larger device.")]),
     (
+        "replace",
+        &[
+            of(
+                "nearhead replace db /dev/sdb /dev/sdd",
+                "A member of the mirror of an attached volume.",
+            ),
+            of("nearhead replace db missing /dev/sdd", "One that is away already."),
+        ],
+    ),
+    (
         "hint",
         &[of(
             "nearhead hint disk.img --offset 0 --len 64MiB --kind durability-only",

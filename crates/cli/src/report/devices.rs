@@ -1,7 +1,7 @@
 //! The devices that a volume lies on, as reports name them: what each is for, and where its bytes are among the volume's.
 
 use crate::units::ByteSize;
-use nearhead_disk::{Disk, Lane, Nanos, Properties, Resilver, Side, WokenBy};
+use nearhead_disk::{Disk, Lane, Nanos, Properties, Replacing, Resilver, Side, WokenBy};
 use nearhead_format::Superblock;
 use nearhead_volume::{Lanes, SyncIo};
 use serde::{Deserialize, Serialize};
@@ -38,17 +38,65 @@ pub struct MirrorReport {
     pub dirty_bytes: u64,
     /// Bytes still to be copied to members that came back, or to be compared after a crash.
     pub left_bytes: u64,
+    /// The member that is being replaced, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<ReplacingReport>,
+}
+
+/// Progress of a member that replaces another one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReplacingReport {
+    /// The member that is replaced; none if it is away.
+    pub old: Option<String>,
+    /// The new member.
+    pub new: String,
+    /// Bytes that it is to hold.
+    pub size_bytes: u64,
+    /// Bytes still to be copied to it.
+    pub left_bytes: u64,
+    /// Share of them that it holds.
+    pub done_pct: u64,
+    /// The old member takes every change and counts until the new one has everything.
+    pub old_counts: bool,
+    /// The new member has everything, and the old one is used no more.
+    pub is_done: bool,
+    /// Error for which the new member was given up.
+    pub failed: Option<String>,
+}
+
+impl ReplacingReport {
+    pub fn of(told: Replacing) -> Self {
+        let Replacing { old, new, size_bytes, left_bytes, old_counts, is_done, failed } = told;
+        let done_pct = size_bytes.saturating_sub(left_bytes) * 100 / size_bytes.max(1);
+        Self { old, new, size_bytes, left_bytes, done_pct, old_counts, is_done, failed }
+    }
+
+    /// For people.
+    pub fn words(&self) -> String {
+        let Self { old, new, size_bytes, left_bytes, done_pct, old_counts, .. } = self;
+        let old = old.as_deref().unwrap_or("a member that is away");
+        let copied = ByteSize(size_bytes.saturating_sub(*left_bytes));
+        let counts =
+            if *old_counts { "; the old one counts until the new one has everything" } else { "" };
+        format!(
+            "{new} replaces {old}: {copied} of {} copied ({done_pct} %){counts}",
+            ByteSize(*size_bytes)
+        )
+    }
 }
 
 impl MirrorReport {
     fn of(resilver: Resilver) -> Self {
-        let Resilver { name: path, dirty_bytes, left_bytes } = resilver;
-        Self { path, dirty_bytes, left_bytes }
+        let Resilver { name: path, dirty_bytes, left_bytes, replacing } = resilver;
+        Self { path, dirty_bytes, left_bytes, replacing: replacing.map(ReplacingReport::of) }
     }
 
     /// For people, if they wait for anything.
     fn lines(&self) -> Vec<String> {
-        let Self { path, dirty_bytes, left_bytes } = self;
+        let Self { path, dirty_bytes, left_bytes, replacing } = self;
+        if let Some(replacing) = replacing.as_ref().filter(|replacing| replacing.left_bytes > 0) {
+            return vec![replacing.words()];
+        }
         let away = (*dirty_bytes > 0).then(|| {
             format!("{path}: {} to copy when who is away comes back", ByteSize(*dirty_bytes))
         });

@@ -1,5 +1,5 @@
 //! The commands of the control socket: `status`, `checkpoint`, `drain`, `cancel`, `snapshot`, `hint`,
-//! `metrics`, `set`, `grow`, `stop`.
+//! `metrics`, `set`, `grow`, `replace`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
 //! watches it through `status`.
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// What the commands share with the tick.
 #[derive(Default)]
 pub struct Desk {
-    facts: OnceCell<(String, Vec<String>)>,
+    uris: OnceCell<Vec<String>>,
     disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
     attached_as: OnceCell<String>,
@@ -29,12 +29,12 @@ pub struct Desk {
     cancels: Cell<u64>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, cancel, config, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, stop";
+const COMMANDS: &str = "status, checkpoint, drain, cancel, config, snapshot, hint OFFSET LEN KIND, metrics, set NAME=VALUE..., grow, replace JSON, stop";
 
 impl Desk {
-    /// What is served, and where.
-    pub fn set_uris(&self, target: String, uris: Vec<String>) {
-        let _ = self.facts.set((target, uris));
+    /// Where it is served.
+    pub fn set_uris(&self, uris: Vec<String>) {
+        let _ = self.uris.set(uris);
     }
 
     /// Sets what was found out about the disk.
@@ -74,6 +74,12 @@ impl Desk {
             ["grow"] => answered(context.service.grow(false, context.now)),
             ["grow", "look"] => answered(context.service.grow(true, context.now)),
             ["grown"] => Answer::Ok(context.service.growing.told()).line(),
+            ["replace", ..] => {
+                let request = line.trim().strip_prefix("replace").unwrap_or_default().trim();
+                answered(context.service.replace(request, context.now))
+            }
+            ["devices"] => Answer::Ok(context.service.devices()).line(),
+            ["replaced"] => Answer::Ok(context.service.replaced()).line(),
             ["stop"] => self.stop().line(),
             _ => {
                 Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
@@ -103,7 +109,8 @@ impl Desk {
 
     /// The state as a report.
     pub fn report(&self, context: &Context<'_, Served>) -> StatusReport {
-        let (target, uris) = self.facts.get().cloned().unwrap_or_default();
+        let uris = self.uris.get().cloned().unwrap_or_default();
+        let target = context.service.target();
         let statistics = &context.statistics;
         let attached = self
             .attached_as
@@ -146,7 +153,8 @@ impl Desk {
 
     /// What was found out about the disk at the start, and whether its image has room to grow now.
     fn disk_notes(&self, context: &Context<'_, Served>) -> Vec<String> {
-        let mut notes = self.disk_notes.get().cloned().unwrap_or_default();
+        let at_start = || self.disk_notes.get().cloned().unwrap_or_default();
+        let mut notes = context.service.disk_notes().unwrap_or_else(at_start);
         notes.extend(context.service.without_space());
         notes
     }

@@ -4,6 +4,7 @@
 //! anything is stopped where that can be known, and else the volume goes on as it was. If the device cannot be opened any more the
 //! volume has failed, as it would have at its next start.
 
+use super::devices::Devices;
 use super::served::{Opened, Served};
 use crate::grow::{GrowReport, Grown};
 use crate::target::Target;
@@ -12,9 +13,6 @@ use nearhead_disk::{AbsentDisk, Nanos};
 use nearhead_output::{blame, note};
 use nearhead_service::Service;
 use nearhead_volume::grow;
-
-/// Opens the devices as they were opened first.
-type Reopen = Box<dyn Fn() -> Result<Target, String>>;
 
 /// How far it is.
 enum Phase {
@@ -28,14 +26,19 @@ enum Phase {
 
 /// What grows it.
 pub(super) struct Growing {
-    target: String,
-    reopen: Reopen,
+    devices: Devices,
     phase: Phase,
 }
 
 impl Growing {
-    pub(super) fn new(target: String, reopen: Reopen) -> Self {
-        Self { target, reopen, phase: Phase::Ended(None) }
+    /// Grows a volume on `devices`.
+    pub(super) fn new(devices: Devices) -> Self {
+        Self { devices, phase: Phase::Ended(None) }
+    }
+
+    /// Whether it is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        !matches!(self.phase, Phase::Ended(_))
     }
 
     /// How it went, or that it goes on.
@@ -56,7 +59,8 @@ impl Growing {
                 false
             }
             Phase::Stopping(_) if !opened.is_reopening() => {
-                let problem = format!("grow {}: the volume failed; see its log", self.target);
+                let problem =
+                    format!("grow {}: the volume failed; see its log", self.devices.target());
                 self.phase = Phase::Ended(Some(Err(problem)));
                 false
             }
@@ -73,22 +77,23 @@ impl Growing {
     }
 
     fn exchange(&self, since: Nanos, opened: &mut Opened, now: Nanos) -> Phase {
-        let mut outcome = Err(format!("grow {}: the device was not opened", self.target));
-        let stand_in = Box::new(AbsentDisk::new(&self.target));
+        let name = self.devices.target();
+        let mut outcome = Err(format!("grow {name}: the device was not opened"));
+        let stand_in = Box::new(AbsentDisk::new(&name));
         let changed = opened.change_devices(
             stand_in,
             |lanes| {
                 // It is nobody else's in between: whoever had it keeps it from others until it ends.
                 drop(lanes);
-                let mut target = (self.reopen)()?;
-                outcome = grown(&self.target, &mut target);
+                let mut target = self.devices.open()?;
+                outcome = grown(&name, &mut target);
                 Ok(target.lanes)
             },
             now,
         );
         match changed {
             Ok(()) => Phase::Opening(since, outcome),
-            Err(problem) => Phase::Ended(Some(Err(format!("grow {}: {problem}", self.target)))),
+            Err(problem) => Phase::Ended(Some(Err(format!("grow {name}: {problem}")))),
         }
     }
 
@@ -98,7 +103,7 @@ impl Growing {
         match outcome {
             Ok(report) => note(&format!(
                 "grew {} from {} to {}; who uses it waited {waited_ms:.0} ms",
-                self.target,
+                report.target(),
                 ByteSize(report.client_bytes_before),
                 ByteSize(report.client_bytes_after),
             )),
@@ -121,7 +126,7 @@ impl Served {
         only_looks: bool,
         now: Nanos,
     ) -> Result<Option<GrowReport>, String> {
-        let target = self.growing.target.clone();
+        let target = self.growing.devices.target();
         if self.info().read_only {
             return Err(format!(
                 "grow {target}: expected a volume that takes changes, found it served read-only"
@@ -129,6 +134,11 @@ impl Served {
         }
         if self.is_busy_opening() {
             return Err(format!("grow {target}: the volume is being opened; try again"));
+        }
+        if self.replacing.is_under_way() {
+            return Err(format!(
+                "grow {target}: expected that no member is being replaced, found one; try again once that is done (`nearhead status`)"
+            ));
         }
         let planned = self.device_bytes().map(|bytes| self.volume().growth(bytes));
         let planned = planned.transpose().map_err(|error| error.to_string())?;

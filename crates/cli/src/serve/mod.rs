@@ -9,6 +9,7 @@ mod access;
 mod backing;
 mod commands;
 mod coordination;
+mod devices;
 mod encryption;
 mod growing;
 mod live_settings;
@@ -16,10 +17,12 @@ mod memory;
 pub(crate) mod priority;
 mod progress;
 mod ready;
+mod replacing;
 mod rest_command;
 mod served;
 mod shown;
 mod signals;
+mod target_keeper;
 
 pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
@@ -40,7 +43,7 @@ use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use backing::Backing;
 use commands::Desk;
-use growing::Growing;
+use devices::Devices;
 use nearhead_disk::{Nanos, Properties, Striping};
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
@@ -110,7 +113,7 @@ pub fn serve(args: &ServeArgs, showing: Showing) -> Result<(), String> {
     let mut uris = encryption::uris(args, &server);
     uris.extend(showing.place());
     let folder = showing.show(&mut volume, &server.shutdown_handle())?;
-    desk.set_uris(name.clone(), uris.clone());
+    desk.set_uris(uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
     ready::announce(args, &name, &volume, &uris, control.as_deref())?;
@@ -127,17 +130,6 @@ fn with_read_cache(target: Target, args: &ServeArgs) -> Result<Target, String> {
         Some(device) => target.with_read_cache(device, &args.disk),
         None => Ok(target),
     }
-}
-
-/// How it opens its devices again to grow, by the same clock.
-fn growing(args: &ServeArgs, target: &str, start: std::time::Instant) -> Growing {
-    let (args, name) = (args.clone(), target.to_owned());
-    let reopen = move || {
-        let mut target = Target::open_by(&name, Access::Write, &args.disk, start)?;
-        refuse_if_misnamed(&mut target)?;
-        with_read_cache(target, &args)
-    };
-    Growing::new(target.to_owned(), Box::new(reopen))
 }
 
 fn open_target(
@@ -194,7 +186,7 @@ fn open_volume(
 ) -> Result<Served, String> {
     let (mut bad, mut ack, mut base) = (None, Ack::Flush, None);
     let configure = configurer(args, target.lanes.properties());
-    let growing = growing(args, &target.name, start);
+    let devices = Devices::new(args, &target.name, start)?;
     let mut volume = Volume::open(target.lanes, start, |superblock, config| {
         base = Some(config.clone());
         bad = configure(superblock, config).err();
@@ -227,7 +219,8 @@ fn open_volume(
         settings.borrow().configure_again(config);
     });
     let volume = showing.kept(volume, ack)?;
-    let mut served = Served::new(volume, args.read_only, ack, (tuner, growing));
+    let mut served = Served::new(volume, args.read_only, ack, (tuner, devices));
+    served.replace_for(showing.identity());
     if let Some(path) = showing.live_settings() {
         served.go_on_with(path, Nanos(start.elapsed().as_nanos() as u64));
     }
@@ -375,6 +368,7 @@ fn finish<'a>(
             hangup.tell();
             manager.alive(context.now, || commands::in_a_line(context));
             context.service.tell(context.now, shutdown_max);
+            context.service.look_at_replacing(context.now);
             context.service.take_turns(context.now);
             context.service.look_who_rests(context.now);
             if desk.take_stop()

@@ -6,8 +6,10 @@
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
+use super::devices::Devices;
 use super::growing::Growing;
 use super::live_settings::LiveSettings;
+use super::replacing::Replacer;
 use super::rest_command::RestCommands;
 use super::shown::Shown;
 use crate::journal::ToldPasses;
@@ -50,21 +52,23 @@ pub struct Served {
     rest_commands: Option<RestCommands>,
     backing: Backing,
     pub(super) growing: Growing,
+    pub(super) replacing: Replacer,
     tuner: Rc<RefCell<Tuner>>,
     live: Option<LiveSettings>,
 }
 
 impl Served {
-    /// Serves `volume`, which answers writes as `ack` says, whose settings `tuner` knows, and which can grow by `growing`.
+    /// Serves `volume` on `devices`, which answers writes as `ack` says and whose settings `tuner` knows.
     pub(super) fn new(
         volume: Kept<Opened>,
         read_only: bool,
         ack: Ack,
-        (tuner, growing): (Rc<RefCell<Tuner>>, Growing),
+        (tuner, devices): (Rc<RefCell<Tuner>>, Devices),
     ) -> Self {
         Self {
             tuner,
-            growing,
+            growing: Growing::new(devices.clone()),
+            replacing: Replacer::new(devices),
             volume: Timed::new(volume, ack),
             read_only,
             shown: None,
@@ -92,6 +96,18 @@ impl Served {
 
     pub(super) fn growing_and_opened(&mut self) -> (&mut Growing, &mut Opened) {
         (&mut self.growing, self.volume.inner_mut().service_mut())
+    }
+
+    pub(super) fn replacing_and_opened(&mut self) -> (&mut Replacer, &mut Opened) {
+        (&mut self.replacing, self.volume.inner_mut().service_mut())
+    }
+
+    /// It lies on other devices than before.
+    pub(super) fn has_other_devices(&mut self) {
+        match Backing::of(&self.target(), &self.replacing.disk_args()) {
+            Ok(backing) => self.backing = backing,
+            Err(problem) => warn(&problem),
+        }
     }
 
     /// Whether it is being opened, or what a process before this one had answered is being carried out.
@@ -376,6 +392,7 @@ impl Service for Served {
         self.volume.drive(now);
         self.note_generation();
         self.go_on_growing(now);
+        self.go_on_replacing(now);
         self.collect();
     }
 

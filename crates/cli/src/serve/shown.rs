@@ -40,6 +40,8 @@ pub enum Showing {
         expected: Option<String>,
         /// Settings that were changed while it was served are in this file.
         settings: PathBuf,
+        /// What later workers open is in this file, which the supervisor writes.
+        identity: PathBuf,
         /// Where people find it.
         place: String,
     },
@@ -130,6 +132,14 @@ impl Showing {
         let Self::HandedOver { kept, .. } = self else { return Ok(()) };
         nearhead_handover::begin_opening(kept)
             .map_err(|error| format!("{}: {error}", kept.display()))
+    }
+
+    /// Where a supervisor keeps what later workers open.
+    pub(super) fn identity(&self) -> Option<PathBuf> {
+        match self {
+            Self::HandedOver { identity, .. } => Some(identity.clone()),
+            _ => None,
+        }
     }
 
     /// File with settings that were changed while the volume was served.

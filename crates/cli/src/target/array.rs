@@ -42,9 +42,18 @@ pub(super) fn open(
             disks.push(Some(open_model(member, access)?));
         } else {
             super::refuse_unknown_kind(member)?;
-            let (disk, of_member) = open_real(Path::new(member), access, args)?;
-            notes.extend(of_member.into_iter().map(|note| format!("{member}: {note}")));
-            disks.push(Some(disk));
+            match open_real(Path::new(member), access, args) {
+                Ok((disk, of_member)) => {
+                    notes.extend(of_member.into_iter().map(|note| format!("{member}: {note}")));
+                    disks.push(Some(disk));
+                }
+                // It is being replaced because it fails.
+                Err(problem) if spec.replaced().is_some_and(|(old, _)| old == disks.len()) => {
+                    notes.push(format!("{problem}; it is being replaced, and is left out"));
+                    disks.push(None);
+                }
+                Err(problem) => return Err(problem),
+            }
         }
     }
     let capacities: Option<Vec<u64>> =
@@ -152,7 +161,7 @@ fn identity(member: &str) -> Option<(u64, u64)> {
     Some(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
 }
 
-fn refuse_one_disk_twice(text: &str, spec: &ArraySpec) -> Result<(), String> {
+pub(super) fn refuse_one_disk_twice(text: &str, spec: &ArraySpec) -> Result<(), String> {
     let of_member = |member: &String| match ArraySpec::parse(member) {
         Ok(nested) => nested.members,
         Err(_) => vec![member.clone()],

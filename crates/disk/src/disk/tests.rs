@@ -130,7 +130,7 @@ impl Disk for Telling {
     }
 
     fn resilvers(&self) -> Vec<Resilver> {
-        vec![Resilver { name: "pair".to_owned(), dirty_bytes: 5, left_bytes: 7 }]
+        vec![Resilver { name: "pair".to_owned(), dirty_bytes: 5, left_bytes: 7, replacing: None }]
     }
 }
 

@@ -1,0 +1,180 @@
+//! A member of a mirror that is replaced while the mirror is used: the old one counts until the new one does, nothing acknowledged is lost
+//! whichever disk fails and whenever the power goes, and the labels say afterwards which of the two is current.
+
+use super::keeper::Standing;
+use super::label_rig::*;
+use super::*;
+use nearhead_disk::Replacing;
+
+const DURING: &str = "mirror:a,b,n?replace=2";
+
+/// The mirror of `disks` with a new disk behind its members, which is to replace the second of them.
+fn with_new(mut disks: Vec<Option<Shaky>>, blocks: u64) -> Result<Vec<Option<Shaky>>, String> {
+    disks.push(Some(Shaky::new(blocks, 10)));
+    let spec = ArraySpec::parse(DURING).unwrap();
+    label_successor(&spec, &mut disks, &mut run_one).map_err(|error| error.detail)?;
+    Ok(disks)
+}
+
+fn progress<D: Disk>(run: &Run<D>) -> Replacing {
+    run.mirror.resilvers()[0].replacing.clone().unwrap()
+}
+
+/// A mirror with other bytes on its members than a new disk has.
+fn written() -> Vec<Option<Shaky>> {
+    let mut run = start(made([10, 10]));
+    (0..BLOCKS).for_each(|at| run.write(at, 1));
+    run.disks()
+}
+
+#[test]
+fn a_replaced_member_counts_until_its_successor_does() {
+    let mut disks = with_new(written(), BLOCKS + 3).unwrap();
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    let told = run.mirror.trouble().unwrap();
+    assert!(told.contains("is being replaced by"), "{told}");
+    let begun = progress(&run);
+    assert!(begun.old_counts && !begun.is_done && begun.left_bytes == BLOCKS * BLOCK, "{begun:?}");
+    assert_eq!(run.mirror.members_left(), 2);
+    run.write(3, 2);
+    run.until(Nanos::from_secs(1));
+    let ended = progress(&run);
+    assert!(ended.is_done && !ended.old_counts && ended.left_bytes == 0, "{ended:?}");
+    assert_eq!(run.mirror.trouble(), None);
+    assert_eq!(
+        run.mirror.arrangement.standings,
+        [Standing::InSync, Standing::Out, Standing::InSync]
+    );
+    run.write(5, 3);
+    let mut disks = run.disks();
+    // By itself it is not served either.
+    let alone = &mut [None, disks[1].take()];
+    let told = reopened("mirror:missing,b", alone).err().unwrap();
+    assert!(told.contains("expected a member that has everything"), "{told}");
+    disks[1] = alone[1].take();
+    let held = held(&mut disks);
+    assert!(held[0] == held[2] && held[2][3..6] == [2, 1, 3] && held[1][5] == 1, "{held:?}");
+    let old = disks.remove(1);
+    let mut run = start(reopened("mirror:a,n", &mut disks).unwrap());
+    run.until(Nanos::from_secs(1));
+    assert_eq!((run.mirror.members_left(), run.mirror.trouble()), (2, None));
+    // The old one is not served, and is copied to as any member that was away.
+    let mut disks = run.disks();
+    let new = std::mem::replace(&mut disks[1], old);
+    let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+    assert_eq!((run.mirror.members_left(), run.read(5)), (1, 3));
+    run.until(Nanos::from_secs(1));
+    assert_eq!((run.mirror.members_left(), run.mirror.trouble()), (2, None));
+    assert!(content(run.disks()[1].as_mut().unwrap()) == content(&mut new.unwrap()));
+}
+
+#[test]
+fn a_member_that_is_away_is_replaced_as_well() {
+    for text in ["mirror:a,missing,n?replace=2", DURING] {
+        let mut disks = written();
+        disks[1] = None;
+        let mut run = start(reopened("mirror:a,missing", &mut disks).unwrap());
+        run.write(7, 4);
+        let disks = vec![run.disks().remove(0), None];
+        let mut disks = with_new(disks, BLOCKS).unwrap();
+        let mut run = start(reopened(text, &mut disks).unwrap());
+        assert!(!progress(&run).old_counts);
+        run.until(Nanos::from_secs(1));
+        assert!(progress(&run).is_done && run.mirror.trouble().is_none(), "{text}");
+        let mut disks = run.disks();
+        disks[0] = None;
+        let mut run = start(reopened("mirror:missing,n", &mut disks).unwrap());
+        assert_eq!((run.read(7), run.read(8)), (4, 1));
+    }
+}
+
+#[test]
+fn a_successor_that_cannot_be_one_is_refused_unchanged() {
+    let told = with_new(written(), BLOCKS - 1).err().unwrap();
+    assert!(told.contains("choose a larger one"), "{told}");
+    let blank = vec![Some(Shaky::new(BLOCKS, 1)), Some(Shaky::new(BLOCKS, 1))];
+    let told = with_new(blank, BLOCKS).err().unwrap();
+    assert!(told.contains("a mirror without labels cannot replace a member"), "{told}");
+    // A disk that no `label_successor` was asked for.
+    let mut disks = written();
+    disks.push(Some(Shaky::new(BLOCKS, 1)));
+    let told = reopened(DURING, &mut disks).err().unwrap();
+    assert!(told.contains("found a disk without a label"), "{told}");
+    assert_eq!(held(&mut disks)[2], vec![0; BLOCKS as usize]);
+}
+
+/// Power cuts at every moment of a replacement under durable writes, with a disk that takes nothing more from some moment on: whatever the
+/// members are named by afterwards, what was acknowledged is read, or the set is refused.
+#[test]
+fn acknowledged_writes_survive_cuts_while_replacing() {
+    let (mut opened, mut refused, mut ended) = (0, 0, 0);
+    for seed in 0..1600_u64 {
+        let mut random = SplitMix::new(seed);
+        let mut disks = with_new(written(), BLOCKS).unwrap();
+        let mut run = start(reopened(DURING, &mut disks).unwrap());
+        let mut acknowledged = vec![1; BLOCKS as usize];
+        let fails = (seed % 4 < 3).then_some(seed as usize % 4);
+        let fails_at = random.next_u64() % 1500;
+        let cut_at = random.next_u64() % 3000;
+        // Idle for long enough between writes, a whole copy takes less than 2 ms.
+        let gap_us = if seed % 8 < 4 { 60 } else { 900 };
+        let mut version = 1;
+        while run.now < Nanos::from_micros(cut_at) {
+            if let Some(member) = fails.filter(|_| run.now >= Nanos::from_micros(fails_at)) {
+                run.mirror.member(member).broken.set(true);
+            }
+            version += 1;
+            let at = random.next_u64() % BLOCKS;
+            let change =
+                Command::Write { offset: at * BLOCK, parts: vec![block(version)], durable: true };
+            assert!(run.wait(change).is_ok(), "seed {seed}: two members are left");
+            acknowledged[at as usize] = version;
+            run.until(run.now + Nanos::from_micros(random.next_u64() % gap_us));
+        }
+        // One more is under way.
+        run.send(9, change(random.next_u64() % BLOCKS, version + 1));
+        let Replacing { is_done, old_counts, .. } = progress(&run);
+        ended += u32::from(is_done);
+        let mut disks = cut(run, &mut random);
+        disks.iter_mut().flatten().for_each(|disk| disk.broken.set(false));
+        let (text, away): (&str, &[usize]) = match random.next_u64() % 5 {
+            0 => (DURING, &[]),
+            1 => ("mirror:a,n", &[1]),
+            2 => ("mirror:a,b", &[2]),
+            3 => ("mirror:missing,b,n?replace=2", &[0]),
+            _ => ("mirror:a,missing,n?replace=2", &[1]),
+        };
+        let is_pair = ArraySpec::parse(text).unwrap().replaced().is_none();
+        for place in away.iter().rev() {
+            if is_pair { drop(disks.remove(*place)) } else { disks[*place] = None }
+        }
+        // What was acknowledged while one failed may be on the other alone, which is away now.
+        let is_too_much = match (fails, away) {
+            (Some(0), [1 | 2]) | (Some(1), [0]) => true,
+            (Some(2), [0]) => !old_counts,
+            _ => false,
+        };
+        let mut run = match reopened(text, &mut disks) {
+            Ok(mirror) => start(mirror),
+            Err(told) => {
+                assert!(is_too_much, "seed {seed}, {text}: {told}");
+                refused += 1;
+                continue;
+            }
+        };
+        opened += 1;
+        if is_too_much {
+            continue;
+        }
+        for pass in 0..2 {
+            for (at, version) in acknowledged.iter().enumerate() {
+                let read = run.read(at as u64);
+                assert!(read >= *version, "seed {seed}, {text}, {pass}: block {at}: {read}");
+            }
+            run.until(run.now + Nanos::from_secs(1));
+        }
+        let counts = run.mirror.members_left();
+        assert_eq!(counts, if away == [0] { 1 } else { 2 }, "seed {seed}, {text}");
+    }
+    assert!(opened > 1200 && refused < 300 && ended > 200, "{opened}, {refused}, {ended}");
+}
