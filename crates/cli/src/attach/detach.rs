@@ -150,7 +150,9 @@ fn tell(args: &DetachArgs, place: &Place, lost: Option<&Kept>) -> Result<(), Str
     };
     say(&format!("detached {}{how}", place.name));
     let lines = writes.map_or_else(Vec::new, |writes| writes.listed(LOST_LISTED_MAX));
-    lines.iter().for_each(|line| say(&format!("  {line}")));
+    for line in lines {
+        say(&format!("  {line}"));
+    }
     Ok(())
 }
 

@@ -46,9 +46,12 @@ pub(super) fn places(device_bytes: u64) -> Vec<(u64, usize)> {
     for label in zfs_labels(device_bytes) {
         add(label + structures::ZFS_RING, structures::ZFS_LABEL_BYTES - structures::ZFS_RING);
     }
-    LUKS2_SECOND.into_iter().for_each(|offset| add(offset, UNIT));
-    BTRFS_MIRRORS.into_iter().for_each(|offset| add(offset, UNIT));
-    ext_places(device_bytes).into_iter().for_each(|offset| add(offset, KIB));
+    for offset in LUKS2_SECOND.into_iter().chain(BTRFS_MIRRORS) {
+        add(offset, UNIT);
+    }
+    for offset in ext_places(device_bytes) {
+        add(offset, KIB);
+    }
     for part in XFS_PARTS {
         let from = device_bytes / part;
         add(from, XFS_ROUNDING_BYTES.min(device_bytes - from));
@@ -185,7 +188,7 @@ fn xfs(device: &Device<'_>) -> Option<u64> {
         let (block, group) = (number(offset + 4)?, number(offset + 84)?);
         let (group_bytes, groups) = (block.checked_mul(group)?, number(offset + 88)?);
         let number = offset.checked_div(group_bytes)?;
-        Some(offset % group_bytes == 0 && (1..groups).contains(&number)).filter(|is| *is)
+        (offset.is_multiple_of(group_bytes) && (1..groups).contains(&number)).then_some(())
     };
     device.sectors().find(|offset| is_one(offset).is_some())
 }

@@ -7,7 +7,10 @@ use super::*;
 fn names(device_bytes: u64, pieces: &[(u64, Vec<u8>)]) -> Vec<&'static str> {
     let read = |offset: u64, len: usize| {
         assert!(offset + len as u64 <= device_bytes, "{len} at {offset} of {device_bytes}");
-        assert!(offset % 4096 == 0 || device_bytes % 4096 != 0, "unaligned: {offset}");
+        assert!(
+            offset.is_multiple_of(4096) || !device_bytes.is_multiple_of(4096),
+            "unaligned: {offset}"
+        );
         let mut bytes = vec![0; len];
         let end = offset + len as u64;
         let is_here =
