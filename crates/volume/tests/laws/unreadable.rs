@@ -442,7 +442,10 @@ fn an_unreadable_sector_costs_what_it_held_and_nothing_older_is_read() {
                         wrong.push(format!("{preset}, {name}, zeroed: {judged:?}"));
                     }
                 }
-                let is_healed = name.contains("slot") || killed.begins_a_journal(&places);
+                // Where records begin anywhere, of two logs that are left alone one may be claimed again, and needs consent once more.
+                let is_claimed_again = sequences.len() > 1 && killed.layout.records_anywhere;
+                let is_healed =
+                    name.contains("slot") || killed.begins_a_journal(&places) || is_claimed_again;
                 let damage = Damage { unreadable: sectors, is_once, is_healed };
                 let (allowed, sequences) = if is_once {
                     (Allowed::Nothing, BTreeSet::new())
