@@ -348,12 +348,12 @@ impl Served {
                 "expected a volume that takes changes, found it served read-only".to_owned(),
             ));
         }
-        if self.is_busy_opening() || self.growing.is_under_way() {
-            return Err(failed("the volume is being opened, or grows; try again".to_owned()));
-        }
         let under_way = self.replacing.replacement.as_ref();
         if let Some((_, under_way)) = under_way.filter(|_| self.replacing.is_under_way()) {
             return Err(failed(is_replaced(under_way)));
+        }
+        if self.is_busy_opening() || self.growing.is_under_way() {
+            return Err(failed("the volume is being opened, or grows; try again".to_owned()));
         }
         self.replacing.begin(&request).map_err(failed)?;
         if !self.opened_mut().rest(now) {
