@@ -60,11 +60,11 @@ fn write_on(attached: &Attached<'_>, model: &mut [u8], stop: &AtomicBool) {
             let mut options = File::options();
             options.read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
             let device = options.open(attached.device())?;
-            for number in 0..model.len() {
+            for (number, known) in model.iter_mut().enumerate() {
                 let mut data = BufferMut::zeroed(BLOCK);
                 data.fill(value);
                 device.write_all_at(&data, (number * BLOCK) as u64)?;
-                model[number] = value;
+                *known = value;
             }
             device.sync_all()
         };
