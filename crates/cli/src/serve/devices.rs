@@ -46,7 +46,9 @@ impl Devices {
 
     /// Other devices were opened, with these notes.
     pub(super) fn exchanged(&self, names: DeviceNames, notes: Vec<String>) {
-        notes.iter().for_each(|line| note(line));
+        for line in &notes {
+            note(line);
+        }
         *self.notes.borrow_mut() = Some(notes);
         self.rename(names);
     }

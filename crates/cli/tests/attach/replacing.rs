@@ -1,7 +1,7 @@
 //! Members of mirrors replaced under an attached volume, through the ends of its worker and its supervisor.
 
 use super::common::attached::{Attached, BLOCK, block_of, can_attach};
-use super::common::{Scratch, run, run_fails, run_json, run_ok};
+use super::common::{Scratch, ask, run, run_fails, run_json, run_ok};
 use nearhead_disk::BufferMut;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,13 +22,32 @@ fn sparse(scratch: &Scratch, name: &str, bytes: u64) -> String {
     scratch.text(name)
 }
 
-/// What the daemon reports of the replacement, once one answers.
-fn progress(attached: &Attached<'_>) -> Option<serde_json::Value> {
-    let output = run(attached.scratch, &["status", &attached.name, "--json"]);
-    let status: serde_json::Value = super::common::json::parse(&output.stdout).ok()?;
-    let target = status["target"].as_str()?.to_owned();
-    let mirrors = &status["devices"][0]["mirrors"];
-    Some(serde_json::json!({ "target": target, "replacing": mirrors[0]["replacing"] }))
+/// The worker's answer to a command.
+fn ask_worker(attached: &Attached<'_>, command: &str) -> serde_json::Value {
+    ask(attached.facts()["control"].as_str().unwrap(), command)
+}
+
+/// Waits until the copy is under way, and stops the worker there.
+fn stopped_while_copying(attached: &Attached<'_>) -> Pid {
+    let worker = attached.last_worker();
+    loop {
+        let found = ask_worker(attached, "replaced");
+        let left = found["ok"]["under_way"]["progress"]["left_bytes"].as_u64();
+        if left.is_some_and(|left| left < MEMBER_BYTES - LABEL_BYTES) {
+            kill_process(worker, Signal::STOP).unwrap();
+            return worker;
+        }
+        assert!(!found["ok"]["under_way"].is_null(), "{found}");
+    }
+}
+
+/// Lets writers end, also where a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Writes block after block until it is told to stop; what it wrote last is in `model`. What fails is tried again with the device opened
@@ -41,11 +60,11 @@ fn write_on(attached: &Attached<'_>, model: &mut [u8], stop: &AtomicBool) {
             let mut options = File::options();
             options.read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
             let device = options.open(attached.device())?;
-            for number in 0..model.len() {
+            for (number, known) in model.iter_mut().enumerate() {
                 let mut data = BufferMut::zeroed(BLOCK);
                 data.fill(value);
                 device.write_all_at(&data, (number * BLOCK) as u64)?;
-                model[number] = value;
+                *known = value;
             }
             device.sync_all()
         };
@@ -55,7 +74,7 @@ fn write_on(attached: &Attached<'_>, model: &mut [u8], stop: &AtomicBool) {
     }
 }
 
-/// Waits until the target is named as `after` while blocks are written, and calls `act` once the copy is under way.
+/// Calls `act` while blocks are written, and waits until the target is named as `after`.
 fn copied_while_written(
     attached: &Attached<'_>,
     after: &str,
@@ -64,24 +83,18 @@ fn copied_while_written(
 ) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_on(attached, model, &stop));
-        let (begun, mut act) = (Instant::now(), Some(act));
+        let _stop = Stop(&stop);
+        scope.spawn(|| write_on(attached, model, &stop));
+        act();
+        let begun = Instant::now();
         loop {
-            let found = progress(attached).unwrap_or_default();
-            let left = found["replacing"]["left_bytes"].as_u64();
-            if left.is_some_and(|left| left > 0)
-                && let Some(act) = act.take()
-            {
-                act();
-            }
-            let is_over = found["target"] == after || begun.elapsed() > COPY_MAX;
-            if is_over || writer.is_finished() {
-                stop.store(true, Ordering::Relaxed);
-                assert_eq!(found["target"], after, "{found}");
+            let output = run(attached.scratch, &["status", &attached.name, "--json"]);
+            let found = super::common::json::parse(&output.stdout).unwrap_or_default();
+            if found["target"] == after {
                 break;
             }
+            assert!(begun.elapsed() < COPY_MAX, "{found}");
         }
-        assert!(act.is_none(), "nothing was done during the copy");
     });
     let device = attached.open();
     for (number, value) in model.iter().enumerate() {
@@ -129,13 +142,16 @@ fn a_replacement_goes_on_after_workers_are_killed() {
         let told = run_json(&scratch, &["replace", &attached.name, old, new, "--no-wait"]);
         assert_eq!((&told["done"], told["new"].as_str().unwrap()), (&false.into(), &**new));
         copied_while_written(&attached, &pair(new), &mut model, || {
-            let parts = ["is being replaced", "wait until that is done"];
-            let again = run(&scratch, &["replace", &attached.name, &a, new]);
-            let again = String::from_utf8_lossy(&again.stderr).into_owned();
-            assert!(parts.iter().any(|part| again.contains(part)), "{again}");
+            let again =
+                serde_json::json!({ "old": a, "old_path": a, "new": small, "force": false });
+            let again = ask_worker(&attached, &format!("replace {again}"));
+            assert!(
+                again["error"].as_str().unwrap().contains("wait until that is done"),
+                "{again}"
+            );
+            let worker = stopped_while_copying(&attached);
             let named = std::fs::read_to_string(&file).unwrap();
-            assert!(named.contains("?replace=2"), "{named}");
-            let worker = Pid::from_raw(attached.answering_worker().cast_signed()).unwrap();
+            assert!(named.contains("?replace=2"), "it is under way: {named}");
             if kills_both {
                 kill_process(attached.supervisor(), Signal::KILL).unwrap();
             }
