@@ -13,6 +13,7 @@
 //! - when the device was taken away, the worker ends on its own, and this process after it; a worker that is killed then is followed by
 //!   another, since what it had answered is to be durable.
 
+mod signals;
 mod workers;
 
 use super::AttachArgs;
@@ -29,7 +30,7 @@ use crate::target::DeviceNames;
 use nearhead_output::{note, say, say_json_line};
 use nearhead_settings::ServeArgs;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signals::watch_signals;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -458,30 +459,6 @@ impl Supervisor<'_> {
             let _ = refused.send(Err(why));
         }
     }
-
-    /// A signal: the device is taken away unless it is used.
-    fn take_away_at(&self, signal: i32) {
-        let name = &self.place.name;
-        let Some(facts) = self.facts.clone().filter(|facts| !facts.device.as_os_str().is_empty())
-        else {
-            // It has no user yet.
-            note(&format!("signal {signal}: {name} is not attached"));
-            self.stop_worker();
-            let _ = self.backend.give_up(&self.place, None);
-            return;
-        };
-        note(&format!("signal {signal}: detaching {name}"));
-        let (place, backend) = (self.place.clone(), self.backend);
-        // On a thread of its own: it asks the worker.
-        let started = on_a_thread(move || {
-            if let Err(why) = super::detach::take_away(&place, &facts, backend) {
-                note(&why);
-            }
-        });
-        if let Err(why) = started {
-            note(&format!("{why}; it stays attached"));
-        }
-    }
 }
 
 /// Runs `work` on a thread of its own.
@@ -495,19 +472,4 @@ fn absolute(target: &str) -> String {
     let path = Path::new(target).canonicalize().ok();
     path.and_then(|path| path.into_os_string().into_string().ok())
         .unwrap_or_else(|| target.to_owned())
-}
-
-fn watch_signals(sender: &Sender<Event>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("signals cannot be handled: {error}");
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP]).map_err(failed)?;
-    let sender = sender.clone();
-    let waiting = std::thread::Builder::new().name("signals".to_owned());
-    let started = waiting.spawn(move || {
-        // A terminal that goes away must not take the disk of a file system with it.
-        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-            let _ = sender.send(Event::Signal(signal));
-        }
-    });
-    started.map(drop).map_err(failed)
 }
