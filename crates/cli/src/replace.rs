@@ -217,11 +217,10 @@ fn told(args: &ReplaceArgs, ended: Replaced) -> Result<(), String> {
         return say_json(&report);
     }
     let ReplaceReport { devices, old, new, done, volume_file, advice, .. } = report;
-    say(&match done {
-        true => format!("{new} has replaced {old}, which is used no more: {}", devices.target),
-        false => {
-            format!("{new} replaces {old}; `nearhead status {}` shows how far it is", args.target)
-        }
+    say(&if done {
+        format!("{new} has replaced {old}, which is used no more: {}", devices.target)
+    } else {
+        format!("{new} replaces {old}; `nearhead status {}` shows how far it is", args.target)
     });
     if let Some(file) = volume_file {
         note(&format!("{} names it now", file.display()));

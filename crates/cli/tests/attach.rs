@@ -7,6 +7,8 @@
 mod common;
 #[path = "attach/identity.rs"]
 mod identity;
+#[path = "attach/replacing.rs"]
+mod replacing;
 
 use common::attached::{Attached, BLOCK, block_of, can_attach};
 use common::{Scratch, run, run_fails, run_ok, tool, tool_ok, tools};

@@ -252,5 +252,9 @@ mod tests {
         assert_eq!(settings.target.as_deref(), Some("mirror:/a,/b"));
         assert!(!settings.create_if_missing && settings.preset.is_none());
         assert_eq!(settings.watermark, Some(40), "as the volume file said at the start");
+        let target = "mirror:/a,/b,/c?replace=2".to_owned();
+        let during = DeviceNames { target: target.clone(), ..DeviceNames::default() };
+        let settings = identity.on(&during).unwrap().settings(&args).unwrap();
+        assert_eq!(settings.target, Some(target), "a later worker goes on with a replacement");
     }
 }

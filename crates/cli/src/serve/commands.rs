@@ -153,7 +153,8 @@ impl Desk {
 
     /// What was found out about the disk at the start, and whether its image has room to grow now.
     fn disk_notes(&self, context: &Context<'_, Served>) -> Vec<String> {
-        let mut notes = self.disk_notes.get().cloned().unwrap_or_default();
+        let at_start = || self.disk_notes.get().cloned().unwrap_or_default();
+        let mut notes = context.service.disk_notes().unwrap_or_else(at_start);
         notes.extend(context.service.without_space());
         notes
     }

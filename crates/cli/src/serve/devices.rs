@@ -2,6 +2,7 @@
 
 use super::{ServeArgs, with_read_cache};
 use crate::target::{Access, DeviceNames, Target, refuse_if_misnamed};
+use nearhead_output::note;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -11,6 +12,8 @@ use std::time::Instant;
 pub(super) struct Devices {
     args: Rc<ServeArgs>,
     names: Rc<RefCell<DeviceNames>>,
+    /// What was found out about them when they were opened again, if they were.
+    notes: Rc<RefCell<Option<Vec<String>>>>,
     /// Zero of the clock by which they are opened.
     start: Instant,
 }
@@ -18,7 +21,7 @@ pub(super) struct Devices {
 impl Devices {
     pub(super) fn new(args: &ServeArgs, target: &str, start: Instant) -> Result<Self, String> {
         let names = Rc::new(RefCell::new(DeviceNames::of(target, &args.disk)?));
-        Ok(Self { args: Rc::new(args.clone()), names, start })
+        Ok(Self { args: Rc::new(args.clone()), names, notes: Rc::default(), start })
     }
 
     /// The target as it is named now.
@@ -34,6 +37,20 @@ impl Devices {
     /// Names them otherwise from now on.
     pub(super) fn rename(&self, names: DeviceNames) {
         *self.names.borrow_mut() = names;
+    }
+
+    /// Notes of the last exchange of a device, if there was one.
+    pub(super) fn notes(&self) -> Option<Vec<String>> {
+        self.notes.borrow().clone()
+    }
+
+    /// Other devices were opened, with these notes.
+    pub(super) fn exchanged(&self, names: DeviceNames, notes: Vec<String>) {
+        for line in &notes {
+            note(line);
+        }
+        *self.notes.borrow_mut() = Some(notes);
+        self.rename(names);
     }
 
     /// Settings of the daemon.

@@ -23,7 +23,7 @@ use std::path::Path;
 /// Progress of a replacement.
 enum Phase {
     /// None is under way; how the last one ended, if there was one.
-    Ended(Option<Result<ReplaceReport, String>>),
+    Ended(Option<Result<Box<ReplaceReport>, String>>),
     /// The volume is being stopped, to be opened with the new disk.
     Stopping,
     /// It is being opened. An error is why that is done without the new disk.
@@ -74,7 +74,7 @@ impl Replacer {
     /// Progress, or how the last one ended.
     pub(super) fn told(&self, progress: Option<ReplacingReport>) -> Replaced {
         match (&self.phase, &self.replacement) {
-            (Phase::Ended(Some(Ok(report))), _) => Replaced::Done(report.clone()),
+            (Phase::Ended(Some(Ok(report))), _) => Replaced::Done((**report).clone()),
             (Phase::Ended(Some(Err(problem))), _) => Replaced::Not(problem.clone()),
             (Phase::Ended(None), _) | (_, None) => Replaced::Never,
             (_, Some((_, replacement))) => Replaced::UnderWay(self.report(replacement, progress)),
@@ -152,7 +152,7 @@ impl Replacer {
                 let report = ReplaceReport { done: true, ..self.report(&replacement, None) };
                 let Replacement { old, new, .. } = &replacement;
                 note(&format!("{new} has replaced {old}, which is used no more"));
-                self.phase = Phase::Ended(Some(Ok(report)));
+                self.phase = Phase::Ended(Some(Ok(Box::new(report))));
             }
             other => self.phase = other,
         }
@@ -308,8 +308,7 @@ fn exchange(
             // Every device is closed before it is opened again, or it would be in use.
             drop(lanes);
             let (target, names) = change()?;
-            target.notes.iter().for_each(|line| note(line));
-            devices.rename(names);
+            devices.exchanged(names, target.notes);
             Ok(target.lanes)
         },
         now,
@@ -328,6 +327,11 @@ impl Served {
         self.replacing.devices.target()
     }
 
+    /// Notes about its disks, if they are others than at the start.
+    pub(super) fn disk_notes(&self) -> Option<Vec<String>> {
+        self.replacing.devices.notes()
+    }
+
     /// All devices as they are named now.
     pub(super) fn devices(&self) -> DeviceNames {
         self.replacing.devices.names()
@@ -344,12 +348,12 @@ impl Served {
                 "expected a volume that takes changes, found it served read-only".to_owned(),
             ));
         }
-        if self.is_busy_opening() || self.growing.is_under_way() {
-            return Err(failed("the volume is being opened, or grows; try again".to_owned()));
-        }
         let under_way = self.replacing.replacement.as_ref();
         if let Some((_, under_way)) = under_way.filter(|_| self.replacing.is_under_way()) {
             return Err(failed(is_replaced(under_way)));
+        }
+        if self.is_busy_opening() || self.growing.is_under_way() {
+            return Err(failed("the volume is being opened, or grows; try again".to_owned()));
         }
         self.replacing.begin(&request).map_err(failed)?;
         if !self.opened_mut().rest(now) {

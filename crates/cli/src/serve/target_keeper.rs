@@ -36,6 +36,7 @@ struct Line<'a> {
 
 impl TargetKeeper {
     pub(super) fn new(identity: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        let config = config.map(|path| std::path::absolute(&path).unwrap_or(path));
         Self { identity, config, is_in_file: false, advice: None }
     }
 

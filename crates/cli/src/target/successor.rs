@@ -30,8 +30,8 @@ pub fn check_successor(
     let whole = ArraySpec::parse(&replacement.during).map_err(|error| error.to_string())?;
     array::refuse_one_disk_twice(&replacement.during, &whole)?;
     let spec = ArraySpec::parse(mirror).map_err(|error| error.to_string())?;
-    let others = spec.members.iter().filter(|member| *member != old && *member != new);
-    let known = others.filter_map(|member| label_beside(member, args, start)).next();
+    let mut others = spec.members.iter().filter(|member| *member != old && *member != new);
+    let known = others.find_map(|member| label_beside(member, args, start));
     let (mut disk, _) = open_real(Path::new(new), Access::Write, args)?;
     let properties = disk.properties().clone();
     if let Some((label, sector_bytes)) = &known {
