@@ -298,7 +298,8 @@ struct Mount(String);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        tool("umount", &[&self.0]);
+        // The kernel may hold files of a killed daemon for a moment.
+        tool("umount", &["--lazy", &self.0]);
     }
 }
 

@@ -217,7 +217,9 @@ fn made_by(tool: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     let directory = std::env::temp_dir();
     let unique = format!("nearhead-probe-{}-{tool}-{}", std::process::id(), arguments.join(""));
     let path = directory.join(unique.replace('/', "_"));
-    std::fs::write(&path, vec![0; 32 << 20]).unwrap();
+    // mkfs.xfs takes nothing below 300 MiB, and mkfs.btrfs nothing below 109.
+    let bytes = if ["mkfs.xfs", "mkfs.btrfs"].contains(&tool) { 320 << 20 } else { 32 << 20 };
+    std::fs::File::create(&path).and_then(|image| image.set_len(bytes)).unwrap();
     let sbin = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new("sh")
         .args(["-c", "tool=$1; shift; exec \"$tool\" \"$@\"", "sh", tool])
