@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -48,13 +48,17 @@ impl Binary {
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
             .open(from);
-        let is_file = |file: &File| file.metadata().map(|facts| facts.is_file());
-        match found.and_then(|file| Ok((is_file(&file)?, file))) {
-            Ok((true, file)) => Ok(Self { file, path }),
-            Ok((false, _)) => {
-                Err(format!("{}: expected a program, found no regular file", path.display()))
+        let shown = path.display();
+        match found.and_then(|file| Ok((file.metadata()?, file))) {
+            Ok((facts, _)) if !facts.is_file() => {
+                Err(format!("{shown}: expected a program, found no regular file"))
             }
-            Err(error) => Err(format!("{}: expected a program, found {error}", path.display())),
+            // Not even root may execute a file without any such bit.
+            Ok((facts, _)) if facts.mode() & 0o111 == 0 => {
+                Err(format!("{shown}: expected a program, found a file that may not be executed"))
+            }
+            Ok((_, file)) => Ok(Self { file, path }),
+            Err(error) => Err(format!("{shown}: expected a program, found {error}")),
         }
     }
 

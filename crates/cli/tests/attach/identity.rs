@@ -35,7 +35,10 @@ fn a_program_that_cannot_work_never_takes_the_device_away() {
     let odd = scratch.text("odd");
     std::fs::write(&odd, "no program").unwrap();
     std::fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    for binary in ["/etc/passwd", &odd, "/bin/false"] {
+    // Refused before the worker is stopped.
+    let passwd = ["upgrade", &attached.name, "--binary", "/etc/passwd"];
+    run_fails(&scratch, &passwd, &["expected a program", "may not be executed"]);
+    for binary in [&odd, "/bin/false"] {
         let upgrade = ["upgrade", &attached.name, "--binary", binary];
         run_fails(&scratch, &upgrade, &["goes on with the program that it had"]);
         assert!(block_of(&device, 0) == vec![5; BLOCK], "after {binary}");
