@@ -87,6 +87,7 @@ test-java: ## what runs in Java: client of the helper process, ZooKeeper agent, 
 
 .PHONY: soak
 soak: fuzz images twin ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing, images, the twin and the real daemon first
+	EXHAUSTIVE_STRIDE=1 $(CARGO) test --quiet --package nearhead-swarm --test nth_failure
 	$(CARGO) run --quiet --package xtask -- daemon --cycles $(DAEMON_CYCLES)
 	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
 

@@ -4,6 +4,7 @@
 //! the end names each step, where the time went (`times.rs`), each skipped test with its reason, and
 //! the counts. No duration fails the run.
 
+mod bounded;
 mod programs;
 mod times;
 

@@ -77,7 +77,7 @@ pub(super) struct Keeper {
     /// Members, as bits of their places here, that have everything as of the last round that began. Two places have one number while a
     /// member is replaced.
     counted: u64,
-    /// By member: the changes that a round must tell before the member counts.
+    /// Changes that a round of labels must record before the member counts, by member.
     joins_with: Vec<u64>,
     /// A member that was replaced, whose label is to say that it does not count.
     retired: Option<usize>,

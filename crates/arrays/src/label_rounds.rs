@@ -1,6 +1,6 @@
 //! The labels of a mirror that is used: when a round of them begins, and what follows once one is written.
 //!
-//! What stays true is said in `keeper`, which has the labels themselves.
+//! The invariants are those of `keeper`, which has the labels themselves.
 
 use super::Core;
 use super::keeper::{Keeper, Standing, unrecorded};

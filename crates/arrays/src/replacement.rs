@@ -39,10 +39,7 @@ impl Replacement {
     pub fn begin(target: &str, new: &str, is_old: impl Fn(&str) -> bool) -> Result<Self, String> {
         let spec = ArraySpec::parse(target).map_err(|error| error.to_string())?;
         if let Some(under_way) = Self::of(target) {
-            return Err(format!(
-                "expected a target of which no member is being replaced, found that {} replaces {}; wait until that is done",
-                under_way.new, under_way.old
-            ));
+            return Err(under_way.refusal());
         }
         if let Some(odd) = new.chars().find(|c| ",?&[]".contains(*c)) {
             return Err(format!(
@@ -81,6 +78,14 @@ impl Replacement {
             during.ok_or_else(|| format!("expected a member of a mirror, one of {list}"))?;
         // As every later start reads it.
         Self::of(&during).ok_or_else(|| format!("{during:?} cannot be read (internal error)"))
+    }
+
+    /// Message that refuses another replacement while this one is under way.
+    pub fn refusal(&self) -> String {
+        format!(
+            "expected that no member is being replaced, found that {} replaces {}; wait until that is done (`nearhead status`)",
+            self.new, self.old
+        )
     }
 
     /// The replacement that is under way in `target`, if one is.

@@ -31,8 +31,8 @@ fn written() -> Vec<Option<Shaky>> {
 fn a_replaced_member_counts_until_its_successor_does() {
     let mut disks = with_new(written(), BLOCKS + 3).unwrap();
     let mut run = start(reopened(DURING, &mut disks).unwrap());
-    let told = run.mirror.trouble().unwrap();
-    assert!(told.contains("is being replaced by"), "{told}");
+    let message = run.mirror.trouble().unwrap();
+    assert!(message.contains("is being replaced by"), "{message}");
     let begun = progress(&run);
     assert!(begun.old_counts && !begun.is_done && begun.left_bytes == BLOCKS * BLOCK, "{begun:?}");
     assert_eq!(run.mirror.members_left(), 2);
@@ -47,10 +47,10 @@ fn a_replaced_member_counts_until_its_successor_does() {
     );
     run.write(5, 3);
     let mut disks = run.disks();
-    // By itself it is not served either.
+    // It is not served alone either.
     let alone = &mut [None, disks[1].take()];
-    let told = reopened("mirror:missing,b", alone).err().unwrap();
-    assert!(told.contains("expected a member that has everything"), "{told}");
+    let message = reopened("mirror:missing,b", alone).err().unwrap();
+    assert!(message.contains("expected a member that has everything"), "{message}");
     disks[1] = alone[1].take();
     let held = held(&mut disks);
     assert!(held[0] == held[2] && held[2][3..6] == [2, 1, 3] && held[1][5] == 1, "{held:?}");
@@ -90,16 +90,16 @@ fn a_member_that_is_away_is_replaced_as_well() {
 
 #[test]
 fn a_successor_that_cannot_be_one_is_refused_unchanged() {
-    let told = with_new(written(), BLOCKS - 1).err().unwrap();
-    assert!(told.contains("choose a larger one"), "{told}");
+    let message = with_new(written(), BLOCKS - 1).err().unwrap();
+    assert!(message.contains("choose a larger one"), "{message}");
     let blank = vec![Some(Shaky::new(BLOCKS, 1)), Some(Shaky::new(BLOCKS, 1))];
-    let told = with_new(blank, BLOCKS).err().unwrap();
-    assert!(told.contains("a mirror without labels cannot replace a member"), "{told}");
+    let message = with_new(blank, BLOCKS).err().unwrap();
+    assert!(message.contains("a mirror without labels cannot replace a member"), "{message}");
     // A disk that no `label_successor` was asked for.
     let mut disks = written();
     disks.push(Some(Shaky::new(BLOCKS, 1)));
-    let told = reopened(DURING, &mut disks).err().unwrap();
-    assert!(told.contains("found a disk without a label"), "{told}");
+    let message = reopened(DURING, &mut disks).err().unwrap();
+    assert!(message.contains("found a disk without a label"), "{message}");
     assert_eq!(held(&mut disks)[2], vec![0; BLOCKS as usize]);
 }
 
@@ -148,7 +148,7 @@ fn acknowledged_writes_survive_cuts_while_replacing() {
         for place in away.iter().rev() {
             if is_pair { drop(disks.remove(*place)) } else { disks[*place] = None }
         }
-        // What was acknowledged while one failed may be on the other alone, which is away now.
+        // Writes acknowledged while one failed may be on the other alone, which is away now.
         let is_too_much = match (fails, away) {
             (Some(0), [1 | 2]) | (Some(1), [0]) => true,
             (Some(2), [0]) => !old_counts,
@@ -156,8 +156,8 @@ fn acknowledged_writes_survive_cuts_while_replacing() {
         };
         let mut run = match reopened(text, &mut disks) {
             Ok(mirror) => start(mirror),
-            Err(told) => {
-                assert!(is_too_much, "seed {seed}, {text}: {told}");
+            Err(message) => {
+                assert!(is_too_much, "seed {seed}, {text}: {message}");
                 refused += 1;
                 continue;
             }

@@ -85,7 +85,7 @@ impl Copies {
     }
 
     /// A replacement in words, while the successor is copied to.
-    pub(super) fn tell_of_succession<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
+    pub(super) fn succession_in_words<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
         let Succession { old: Some(old), new } = self.succession? else { return None };
         if !self.standings[old].counts() || self.standings[new] == Standing::Out {
             return None;

@@ -55,8 +55,8 @@ impl Copies {
             _ => None,
         };
         let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();
-        if let Some(told) = self.tell_of_succession(core) {
-            return Some(told);
+        if let Some(words) = self.succession_in_words(core) {
+            return Some(words);
         }
         if !behind.is_empty() {
             return Some(format!(

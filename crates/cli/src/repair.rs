@@ -140,7 +140,7 @@ fn go_on(
     }
     report.remaining_losses().filter(|_| !args.accept_loss).map_or(Ok(()), |losses| {
         Err(format!(
-            "repair {}: {losses}; write these bytes again, from a backup; --accept-loss ends with exit code 0 all the same",
+            "repair {}: {losses}; write these bytes again, from a backup; --accept-loss ends with exit code 0 nevertheless",
             args.target
         ))
     })

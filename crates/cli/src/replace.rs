@@ -1,7 +1,7 @@
 //! `nearhead replace`: asks the daemon that serves a volume to replace a member of a mirror by another disk, and waits until that is done.
 //!
-//! The daemon does all of it, and goes on if this command ends. If a worker of an attached volume is killed meanwhile, the next one goes on
-//! with the replacement, and this command asks that one.
+//! The daemon does all of it, and goes on if this command ends. If a worker of an attached volume is killed, the next one goes on with the
+//! replacement, and this command asks that one. It must never wait without a bound for a daemon that does not answer.
 
 use crate::attach;
 use crate::control::Client;
@@ -62,6 +62,17 @@ pub struct ReplaceRequest {
     pub force: bool,
 }
 
+impl ReplaceRequest {
+    /// Whether a member is the one that is to be replaced.
+    pub fn means(&self, member: &str) -> bool {
+        let is_same = || {
+            let same = |path: &Path| path.canonicalize().ok();
+            same(Path::new(member)).is_some_and(|path| same(&self.old_path) == Some(path))
+        };
+        member == self.old || Path::new(member) == self.old_path || is_same()
+    }
+}
+
 /// A replacement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplaceReport {
@@ -76,20 +87,20 @@ pub struct ReplaceReport {
     pub progress: Option<ReplacingReport>,
     /// The volume file that names the target now.
     pub volume_file: Option<PathBuf>,
-    /// What an operator is to do for later starts.
+    /// Change that an operator must make for later starts.
     pub advice: Option<String>,
 }
 
-/// What a daemon reports of replacing.
+/// State of a replacement, as a daemon reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replaced {
-    /// It was not asked to, or is another daemon than the one that was.
+    /// The daemon got no request; the one that got it may have ended.
     Never,
     UnderWay(ReplaceReport),
     Done(ReplaceReport),
-    /// Why it was not done.
-    Not(String),
+    /// Reason of the failure.
+    Failed(String),
 }
 
 /// Runs the command.
@@ -114,13 +125,13 @@ pub fn run(args: &ReplaceArgs) -> Result<(), String> {
     let words = serde_json::to_string(&request).map_err(|error| format!("{what}: {error}"))?;
     let begun: Replaced = client.ask(&format!("replace {words}"))?;
     if args.no_wait {
-        return told(args, begun);
+        return report(args, begun);
     }
     attach::say_what_goes_on_at_ctrl_c(&format!(
         "{what}: the daemon goes on copying to {new}; `nearhead status {target}` shows how far it is"
     ))?;
     let ended = wait(args, &request, client)?;
-    told(args, ended)
+    report(args, ended)
 }
 
 fn find(args: &ReplaceArgs) -> Result<Option<Client>, String> {
@@ -178,7 +189,7 @@ fn wait(args: &ReplaceArgs, request: &ReplaceRequest, client: Client) -> Result<
     }
 }
 
-/// A daemon that was started since answers: its target tells how the replacement ended.
+/// Outcome by the target of a daemon that was started after the request.
 fn ended_before(
     args: &ReplaceArgs,
     request: &ReplaceRequest,
@@ -207,10 +218,11 @@ fn ended_before(
     }))
 }
 
-fn told(args: &ReplaceArgs, ended: Replaced) -> Result<(), String> {
+/// Prints the report, or fails as the replacement did.
+fn report(args: &ReplaceArgs, ended: Replaced) -> Result<(), String> {
     let report = match ended {
         Replaced::UnderWay(report) | Replaced::Done(report) => report,
-        Replaced::Not(problem) => return Err(problem),
+        Replaced::Failed(problem) => return Err(problem),
         Replaced::Never => return Err(format!("replace {}: it was not begun", args.target)),
     };
     if args.json {

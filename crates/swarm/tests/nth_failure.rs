@@ -23,7 +23,7 @@ const COMMANDS_OF_A_CHECK_MAX: u64 = 40;
 /// One whose lives go on failing during the recovery that is not cut.
 const SEED: u64 = 1;
 
-/// Of the commands one in so many fails, unless the environment says otherwise.
+/// Stride among the commands that fail, unless `EXHAUSTIVE_STRIDE` is set.
 const STRIDE: u64 = 3;
 
 const KINDS: [FaultKind; 5] = [

@@ -4,14 +4,14 @@
 //! do, and that is a good part of the time of the whole run. What a program prints is kept until it is over, so that it stays together.
 //! Each runs as cargo would run it: in the folder of its package, with as many threads as there are cores. No test is left out here.
 
+use super::bounded::{lines_of, read_to_end};
 use super::cargo_command;
 use crate::test_output::TestOutput;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,6 @@ const AT_ONCE: usize = 2;
 
 /// Duration after which a program is stopped: several times what the longest one takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
-
-/// Wait for lines of a program that ended: a process that it started may keep its output open.
-const WAIT_AFTER_END: Duration = Duration::from_secs(2);
 
 /// Targets with much to do, which begin first: last, one of them would go on alone.
 const LONG: [&str; 4] = ["laws", "nth_failure", "losing_disk", "shingled"];
@@ -36,7 +33,7 @@ struct Program {
     /// What chooses it of the package: `--test laws`, say.
     target: Vec<String>,
     executable: PathBuf,
-    /// It is stopped after that.
+    /// Longest duration of its run.
     limit: Duration,
 }
 
@@ -152,79 +149,13 @@ impl Program {
                 shown.push(line);
             }
         });
-        if ended.as_deref() != Ok("exit status: 0") {
-            let ended = ended.unwrap_or_else(|problem| problem);
+        if !ended.as_ref().is_ok_and(ExitStatus::success) {
+            let ended = ended.map_or_else(|problem| problem, |status| status.to_string());
             shown.push(format!("{ended}; repeat with: {name}"));
             output.end_with_failure();
         }
         (output, shown.join("\n"))
     }
-}
-
-/// The lines of a program's output, from a thread that ends with it.
-fn lines_of(stdout: Option<ChildStdout>) -> Receiver<String> {
-    let (lines, receiver) = channel();
-    std::thread::spawn(move || {
-        let read = stdout.into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
-        for line in read.map_while(Result::ok) {
-            if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                break;
-            }
-        }
-    });
-    receiver
-}
-
-/// Passes lines on until the program ended and its output did, and gives its exit status in words. A program that is not over
-/// after `limit` is killed.
-fn read_to_end(
-    child: &mut Child,
-    lines: &Receiver<String>,
-    limit: Duration,
-    mut take: impl FnMut(String),
-) -> Result<String, String> {
-    let deadline = Instant::now() + limit;
-    let mut ended: Option<(String, Instant)> = None;
-    loop {
-        match lines.recv_timeout(Duration::from_millis(200)) {
-            Ok(line) => take(line),
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = ended.map(|(status, _)| Ok(status));
-                return status.unwrap_or_else(|| wait(child, deadline));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if ended.is_none() {
-            let status = child.try_wait().map_err(|error| error.to_string())?;
-            ended = status.map(|status| (status.to_string(), Instant::now()));
-        }
-        match &ended {
-            Some((status, at)) if at.elapsed() > WAIT_AFTER_END => return Ok(status.clone()),
-            None if Instant::now() > deadline => return stop(child, limit),
-            _ => {}
-        }
-    }
-}
-
-/// The exit status of a program whose output is over.
-fn wait(child: &mut Child, deadline: Instant) -> Result<String, String> {
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status.to_string()),
-            Ok(None) if Instant::now() > deadline => return stop(child, Duration::ZERO),
-            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-fn stop(child: &mut Child, limit: Duration) -> Result<String, String> {
-    let killed = child.kill().and_then(|()| child.wait());
-    let problem = killed.err().map(|error| format!(" ({error})")).unwrap_or_default();
-    let minutes = limit.as_secs() / 60;
-    Err(format!(
-        "did not end within {minutes} minutes and was stopped{problem}; tests that ran for more than 60 seconds are named above"
-    ))
 }
 
 #[cfg(test)]
@@ -260,15 +191,20 @@ mod tests {
         assert_eq!(program_in(&json!({"reason": "build-finished"})), None);
     }
 
+    fn script_path(script: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("nearhead-programs-{}", std::process::id()));
+        folder.join(format!("{}.sh", script.len()))
+    }
+
     fn of_shell(script: &str) -> (TestOutput, String) {
         of_shell_within(script, LIMIT)
     }
 
     fn of_shell_within(script: &str, limit: Duration) -> (TestOutput, String) {
         // The shell takes `--show-output` for the name of what it runs.
-        let folder = std::env::temp_dir().join(format!("nearhead-programs-{}", std::process::id()));
+        let executable = script_path(script);
+        let folder = executable.parent().unwrap().to_owned();
         std::fs::create_dir_all(&folder).unwrap();
-        let executable = folder.join(format!("{}.sh", script.len()));
         std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&executable, mode).unwrap();
@@ -285,10 +221,15 @@ mod tests {
         assert!(!output.is_success(), "{shown}");
         assert!(shown.contains("repeat with: cargo test --package nearhead-x --lib"), "{shown}");
     }
+
     #[test]
     fn a_process_that_keeps_the_output_open_holds_up_nothing() {
-        let (output, shown) = of_shell("echo 'test result: ok. 2 passed; 0 failed'; sleep 60 &");
+        let script = "echo 'test result: ok. 2 passed; 0 failed'; sleep 600 & echo $! > \"$0.pid\"";
+        let (output, shown) = of_shell(script);
         assert!(shown.contains("2 passed") && output.is_success(), "{shown}");
+        let pid = std::fs::read_to_string(script_path(script).with_extension("sh.pid")).unwrap();
+        let ended_by_us = Command::new("kill").arg(pid.trim()).status().unwrap();
+        assert!(ended_by_us.success(), "the process that keeps the output open was waited for");
     }
 
     #[test]

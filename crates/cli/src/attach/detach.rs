@@ -124,11 +124,11 @@ pub fn run(args: &DetachArgs) -> Result<(), String> {
         Some(why) if !args.force => return Err(why),
         _ => {}
     }
-    tell(args, &place, lost.as_ref())
+    report(args, &place, lost.as_ref())
 }
 
-/// Says how it ended; `lost` was thrown away.
-fn tell(args: &DetachArgs, place: &Place, lost: Option<&Kept>) -> Result<(), String> {
+/// Prints how it ended; `lost` was thrown away.
+fn report(args: &DetachArgs, place: &Place, lost: Option<&Kept>) -> Result<(), String> {
     let writes = lost.and_then(|lost| lost.writes.as_ref());
     if args.json {
         let ranges = writes.map_or(&[][..], |writes| &writes.ranges);

@@ -353,7 +353,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Later workers open the devices with these names. The worker looks into the file, and goes on only once this is there.
+    /// Writes the devices that later workers open. The worker polls the file, and goes on only once they are in it.
     fn goes_on_with_devices(&mut self, names: &DeviceNames) {
         let Some(identity) = &self.identity else { return };
         let noted = identity.clone().on(names).and_then(|identity| {

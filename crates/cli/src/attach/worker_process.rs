@@ -88,7 +88,7 @@ pub(super) enum Said {
     Ready { control: Option<PathBuf>, volume: VolumeFacts },
     /// It gets on towards that.
     GettingOn,
-    /// The volume lies on other devices from now on: a member of a mirror is being replaced, or was.
+    /// The volume uses other devices from now on: a member of a mirror is being replaced, or was.
     Devices(DeviceNames),
     /// It ends, and this is why.
     Failed(String),

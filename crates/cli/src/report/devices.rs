@@ -65,8 +65,8 @@ pub struct ReplacingReport {
 }
 
 impl ReplacingReport {
-    pub fn of(told: Replacing) -> Self {
-        let Replacing { old, new, size_bytes, left_bytes, old_counts, is_done, failed } = told;
+    pub fn of(replacing: Replacing) -> Self {
+        let Replacing { old, new, size_bytes, left_bytes, old_counts, is_done, failed } = replacing;
         let done_pct = size_bytes.saturating_sub(left_bytes) * 100 / size_bytes.max(1);
         Self { old, new, size_bytes, left_bytes, done_pct, old_counts, is_done, failed }
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 pub(super) struct Devices {
     args: Rc<ServeArgs>,
     names: Rc<RefCell<DeviceNames>>,
-    /// What was found out about them when they were opened again, if they were.
+    /// Notes of their last opening after the start, if there was one.
     notes: Rc<RefCell<Option<Vec<String>>>>,
     /// Zero of the clock by which they are opened.
     start: Instant,

@@ -65,7 +65,7 @@ impl Growing {
                 false
             }
             Phase::Opening(since, outcome) if !opened.is_reopening() => {
-                let has_grown = Self::tell(&outcome, now.since(since));
+                let has_grown = Self::log(&outcome, now.since(since));
                 self.phase = Phase::Ended(Some(outcome));
                 has_grown
             }
@@ -98,7 +98,7 @@ impl Growing {
     }
 
     /// Tells people; whether it has grown.
-    fn tell(outcome: &Result<GrowReport, String>, took: Nanos) -> bool {
+    fn log(outcome: &Result<GrowReport, String>, took: Nanos) -> bool {
         let waited_ms = took.as_secs_f64() * 1e3;
         match outcome {
             Ok(report) => note(&format!(

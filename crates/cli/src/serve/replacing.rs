@@ -7,8 +7,10 @@
 //!   any moment is followed by one that goes on with the replacement;
 //! - the volume file, if there is one that names the same members, names the new disk from then on as well.
 
+mod command;
+
 use super::devices::Devices;
-use super::served::{Opened, Served};
+use super::served::Opened;
 use super::target_keeper::TargetKeeper;
 use crate::replace::{ReplaceReport, ReplaceRequest, Replaced};
 use crate::report::ReplacingReport;
@@ -16,23 +18,21 @@ use crate::target::{DeviceNames, Target, check_successor, label_successor};
 use nearhead_arrays::{Replacement, mirror_members};
 use nearhead_disk::{AbsentDisk, Nanos};
 use nearhead_output::{blame, note};
-use nearhead_service::Service;
 use nearhead_settings::DiskArgs;
-use std::path::Path;
 
 /// Progress of a replacement.
 enum Phase {
-    /// None is under way; how the last one ended, if there was one.
+    /// None is under way: outcome of the last one, if there was one.
     Ended(Option<Result<Box<ReplaceReport>, String>>),
-    /// The volume is being stopped, to be opened with the new disk.
+    /// The volume is stopping, to be opened with the new disk.
     Stopping,
-    /// It is being opened. An error is why that is done without the new disk.
+    /// The volume is opening. An error is the reason for doing that without the new disk.
     Opening(Result<(), String>),
     /// The mirror copies.
     Copying,
-    /// The volume is being stopped, to be opened without the old member.
+    /// The volume is stopping, to be opened without the old member.
     Closing,
-    /// It is being opened without it.
+    /// The volume is opening without the old member.
     Reopening,
 }
 
@@ -61,7 +61,7 @@ impl Replacer {
         self.devices.names().disk_args(&self.devices.args().disk)
     }
 
-    /// Tells later starts of other devices through `keeper`.
+    /// Keeps the names of devices for later starts in `keeper`.
     pub(super) fn keep_by(&mut self, keeper: TargetKeeper) {
         self.keeper = keeper;
     }
@@ -71,11 +71,16 @@ impl Replacer {
         !matches!(self.phase, Phase::Ended(_))
     }
 
+    /// Whether a step may follow when the volume is driven. A copy goes on for hours without one.
+    fn has_step(&self) -> bool {
+        !matches!(self.phase, Phase::Ended(_) | Phase::Copying)
+    }
+
     /// Progress, or how the last one ended.
-    pub(super) fn told(&self, progress: Option<ReplacingReport>) -> Replaced {
+    fn state(&self, progress: Option<ReplacingReport>) -> Replaced {
         match (&self.phase, &self.replacement) {
             (Phase::Ended(Some(Ok(report))), _) => Replaced::Done((**report).clone()),
-            (Phase::Ended(Some(Err(problem))), _) => Replaced::Not(problem.clone()),
+            (Phase::Ended(Some(Err(problem))), _) => Replaced::Failed(problem.clone()),
             (Phase::Ended(None), _) | (_, None) => Replaced::Never,
             (_, Some((_, replacement))) => Replaced::UnderWay(self.report(replacement, progress)),
         }
@@ -96,7 +101,7 @@ impl Replacer {
     fn begin(&mut self, request: &ReplaceRequest) -> Result<(), String> {
         let names = self.devices.names();
         if let Some(under_way) = names.all().find_map(|text| Replacement::of(text)) {
-            return Err(is_replaced(&under_way));
+            return Err(under_way.refusal());
         }
         let members: Vec<String> = names.all().flat_map(|text| mirror_members(text)).collect();
         let is_old = |member: &str| request.means(member);
@@ -169,9 +174,9 @@ impl Replacer {
     }
 
     fn failed(&self, problem: &str) -> Phase {
-        let told = format!("replace {}: {problem}", self.devices.target());
-        blame(&told);
-        Phase::Ended(Some(Err(told)))
+        let problem = format!("replace {}: {problem}", self.devices.target());
+        blame(&problem);
+        Phase::Ended(Some(Err(problem)))
     }
 
     /// The volume is at rest: the new disk gets its label, and the volume is opened with it.
@@ -221,8 +226,8 @@ impl Replacer {
         }
     }
 
-    /// Looks how far the mirror is.
-    fn look(&mut self, progress: Option<ReplacingReport>, opened: &mut Opened, now: Nanos) {
+    /// Checks the progress of the mirror: ends the replacement if the new disk failed, or opens the volume without the old member.
+    fn check(&mut self, progress: Option<ReplacingReport>, opened: &mut Opened, now: Nanos) {
         let (Phase::Copying, Some((position, replacement))) =
             (&self.phase, self.replacement.clone())
         else {
@@ -268,30 +273,23 @@ impl Stages {
     }
 }
 
-fn is_replaced(under_way: &Replacement) -> String {
-    format!(
-        "expected that no member is being replaced, found that {} replaces {}; wait until that is done (`nearhead status`)",
-        under_way.new, under_way.old
-    )
-}
-
 /// Opens the volume as it was before; without the old member if that is what fails.
 fn back(
     devices: &Devices,
     keeper: &TargetKeeper,
     stages: &Stages,
 ) -> Result<(Target, DeviceNames), String> {
-    let mut told = None;
+    let mut first_problem = None;
     for names in [&stages.before, &stages.without_old] {
         if let Err(problem) = keeper.keep(names) {
             note(&problem);
         }
         match devices.open_as(names) {
             Ok(opened) => return Ok((opened, names.clone())),
-            Err(problem) => told = told.or(Some(problem)),
+            Err(problem) => first_problem = first_problem.or(Some(problem)),
         }
     }
-    Err(told.unwrap_or_else(|| "it cannot be opened again".to_owned()))
+    Err(first_problem.unwrap_or_else(|| "it cannot be opened again".to_owned()))
 }
 
 /// Exchanges the devices of a volume at rest for those that `change` opens, which says how they are named then.
@@ -313,109 +311,4 @@ fn exchange(
         },
         now,
     )
-}
-
-impl Served {
-    /// Later workers are told of other devices through the file at `identity`, if another process starts them.
-    pub(super) fn replace_for(&mut self, identity: Option<std::path::PathBuf>) {
-        let config = self.replacing.devices.args().config.clone();
-        self.replacing.keep_by(TargetKeeper::new(identity, config));
-    }
-
-    /// The target as it is named now.
-    pub(super) fn target(&self) -> String {
-        self.replacing.devices.target()
-    }
-
-    /// Notes about its disks, if they are others than at the start.
-    pub(super) fn disk_notes(&self) -> Option<Vec<String>> {
-        self.replacing.devices.notes()
-    }
-
-    /// All devices as they are named now.
-    pub(super) fn devices(&self) -> DeviceNames {
-        self.replacing.devices.names()
-    }
-
-    /// Begins to replace a member of a mirror, unless that cannot be done.
-    pub(super) fn replace(&mut self, request: &str, now: Nanos) -> Result<Replaced, String> {
-        let target = self.target();
-        let failed = |problem: String| format!("replace {target}: {problem}");
-        let request: ReplaceRequest =
-            serde_json::from_str(request).map_err(|error| failed(error.to_string()))?;
-        if self.info().read_only {
-            return Err(failed(
-                "expected a volume that takes changes, found it served read-only".to_owned(),
-            ));
-        }
-        let under_way = self.replacing.replacement.as_ref();
-        if let Some((_, under_way)) = under_way.filter(|_| self.replacing.is_under_way()) {
-            return Err(failed(is_replaced(under_way)));
-        }
-        if self.is_busy_opening() || self.growing.is_under_way() {
-            return Err(failed("the volume is being opened, or grows; try again".to_owned()));
-        }
-        self.replacing.begin(&request).map_err(failed)?;
-        if !self.opened_mut().rest(now) {
-            return Err(failed(
-                "expected a volume that is served, found one that has failed or is being stopped"
-                    .to_owned(),
-            ));
-        }
-        note(&format!("replacing {} by {}: clients wait", request.old, request.new));
-        self.replacing.phase = Phase::Stopping;
-        Ok(self.replaced())
-    }
-
-    /// Progress, or how the last replacement ended.
-    pub(super) fn replaced(&self) -> Replaced {
-        self.replacing.told(self.replacing_progress())
-    }
-
-    fn replacing_progress(&self) -> Option<ReplacingReport> {
-        if self.is_reopening() {
-            return None;
-        }
-        let lanes = self.volume().lanes();
-        let disks = std::iter::once(lanes.main()).chain(lanes.data());
-        let mut mirrors = disks.flat_map(nearhead_disk::Disk::resilvers);
-        mirrors.find_map(|mirror| mirror.replacing).map(ReplacingReport::of)
-    }
-
-    /// Goes on with a replacement; called whenever the volume is driven.
-    pub(super) fn go_on_replacing(&mut self, now: Nanos) {
-        if !self.replacing.is_under_way() {
-            return;
-        }
-        let before = self.devices();
-        let (replacing, opened) = self.replacing_and_opened();
-        replacing.go_on(opened, now);
-        if self.devices() != before {
-            self.has_other_devices();
-        }
-        if !self.replacing.is_under_way() {
-            self.tell_of_permit_again();
-        }
-    }
-
-    /// Looks how far the copy is; called from time to time.
-    pub(super) fn look_at_replacing(&mut self, now: Nanos) {
-        if !matches!(self.replacing.phase, Phase::Copying) {
-            return;
-        }
-        let progress = self.replacing_progress();
-        let (replacing, opened) = self.replacing_and_opened();
-        replacing.look(progress, opened, now);
-    }
-}
-
-impl ReplaceRequest {
-    /// Whether a member is the one that is to be replaced.
-    fn means(&self, member: &str) -> bool {
-        let is_same = || {
-            let same = |path: &Path| path.canonicalize().ok();
-            same(Path::new(member)).is_some_and(|path| same(&self.old_path) == Some(path))
-        };
-        member == self.old || Path::new(member) == self.old_path || is_same()
-    }
 }

@@ -102,7 +102,7 @@ impl Served {
         (&mut self.replacing, self.volume.inner_mut().service_mut())
     }
 
-    /// It lies on other devices than before.
+    /// Finds its backing files again after a change of devices.
     pub(super) fn has_other_devices(&mut self) {
         match Backing::of(&self.target(), &self.replacing.disk_args()) {
             Ok(backing) => self.backing = backing,

@@ -40,7 +40,7 @@ pub enum Showing {
         expected: Option<String>,
         /// Settings that were changed while it was served are in this file.
         settings: PathBuf,
-        /// What later workers open is in this file, which the supervisor writes.
+        /// Identity file of the supervisor: volume and devices that later workers open.
         identity: PathBuf,
         /// Where people find it.
         place: String,
@@ -134,7 +134,7 @@ impl Showing {
             .map_err(|error| format!("{}: {error}", kept.display()))
     }
 
-    /// Where a supervisor keeps what later workers open.
+    /// Identity file of the supervisor, if there is one.
     pub(super) fn identity(&self) -> Option<PathBuf> {
         match self {
             Self::HandedOver { identity, .. } => Some(identity.clone()),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const NOTE_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Tells later starts of other devices.
+/// Keeps the names of a volume's devices for later starts.
 pub(super) struct TargetKeeper {
     /// Written by the supervisor, if there is one.
     identity: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub(super) struct TargetKeeper {
     config: Option<PathBuf>,
     /// The volume file names the target as it is.
     is_in_file: bool,
-    /// What an operator must write where, if it could not be done here.
+    /// Change that an operator must make, where this could not.
     advice: Option<String>,
 }
 
@@ -55,9 +55,9 @@ impl TargetKeeper {
         let Some(path) = &self.identity else { return Ok(()) };
         let wanted = devices.each(lasting_name)?;
         let is_there = || devices_at(path).as_ref() == Some(&wanted);
-        let told = say_json_line(&Line { event: "devices", devices: &wanted });
+        let sent = say_json_line(&Line { event: "devices", devices: &wanted });
         let until = Instant::now() + NOTE_MAX;
-        while told.is_ok() && !is_there() {
+        while sent.is_ok() && !is_there() {
             if Instant::now() >= until {
                 break;
             }
@@ -73,8 +73,7 @@ impl TargetKeeper {
         ))
     }
 
-    /// The volume file names the devices as `names` does, if it named them as in a stage of the replacement of one; else an operator is
-    /// told what to write.
+    /// Writes `names` into the volume file if that names the devices of one of the `stages`. Otherwise the advice says what to write.
     pub(super) fn keep_in_file(&mut self, (stages, names): (&[DeviceNames], &DeviceNames)) {
         let lines = lines(names);
         let Some(path) = &self.config else {

@@ -3,12 +3,12 @@
 use super::{Beside, DiskArgs};
 use serde::{Deserialize, Serialize};
 
-/// The target and the devices beside it, each a target of its own.
+/// Target, data devices and log devices, each named as a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNames {
     /// The one that has the superblocks.
     pub target: String,
-    /// Those that hold the data, or the other links of a chain.
+    /// Data devices, or the other links of a chain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data_devices: Vec<String>,
     /// Further log devices.
@@ -17,7 +17,7 @@ pub struct DeviceNames {
 }
 
 impl DeviceNames {
-    /// Those of a start with these settings.
+    /// Names in a start with these settings.
     pub fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
         let Beside { data: data_devices, logs: log_devices } = Beside::of(args)?;
         Ok(Self { target: target.to_owned(), data_devices, log_devices })

@@ -31,7 +31,7 @@ pub fn check_successor(
     array::refuse_one_disk_twice(&replacement.during, &whole)?;
     let spec = ArraySpec::parse(mirror).map_err(|error| error.to_string())?;
     let mut others = spec.members.iter().filter(|member| *member != old && *member != new);
-    let known = others.find_map(|member| label_beside(member, args, start));
+    let known = others.find_map(|member| label_in_use(member, args, start));
     let (mut disk, _) = open_real(Path::new(new), Access::Write, args)?;
     let properties = disk.properties().clone();
     if let Some((label, sector_bytes)) = &known {
@@ -78,7 +78,7 @@ pub fn check_successor(
 }
 
 /// The label of a member that is in use, and the size of its sectors; none if it cannot be read now.
-fn label_beside(member: &str, args: &DiskArgs, start: Instant) -> Option<(Label, u32)> {
+fn label_in_use(member: &str, args: &DiskArgs, start: Instant) -> Option<(Label, u32)> {
     if member == MISSING || ModelSpec::is_model(member) {
         return None;
     }
@@ -89,7 +89,7 @@ fn label_beside(member: &str, args: &DiskArgs, start: Instant) -> Option<(Label,
     Some((label.ok()??, disk.properties().sector_bytes))
 }
 
-/// Writes the label of the successor. The members are open to nobody else meanwhile.
+/// Writes the label of the successor. The mirror must be closed: its members are opened here.
 pub fn label_successor(replacement: &Replacement, args: &DiskArgs) -> Result<(), String> {
     let start = Instant::now();
     let spec = ArraySpec::parse(&replacement.mirror).map_err(|error| error.to_string())?;

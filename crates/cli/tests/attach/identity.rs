@@ -168,7 +168,8 @@ fn answered_writes_outlive_supervisor_and_worker() {
     refused_kept_writes_are_never_offered(&scratch, &attached);
     let told = run_ok(&scratch, &["detach", &attached.name, "--force"]);
     assert!(told.contains("thrown away: 20 writes"), "{told}");
-    assert_eq!(told.matches("4096 bytes at byte").count(), 20, "each of them: {told}");
+    let listed = told.matches("4096 bytes at byte").count();
+    assert_eq!(listed, 20, "each of them: {told}");
     attached.attach(&[]);
     attached.detach(&[]);
 }
@@ -208,11 +209,14 @@ fn refused_kept_writes_are_never_offered(scratch: &Scratch, attached: &Attached<
     assert!(listed.contains(&force) && list.status.code() == Some(2), "{listed}");
     for command in ["status", "attach", "detach"] {
         let output = run(scratch, &[command, &attached.name]);
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
-        assert!(told.contains("no command can carry them out") && told.contains(&force), "{told}");
-        assert!(!told.contains(&format!("attach {}` carries", attached.name)), "{told}");
-        assert!(!told.contains("is durable") || told.contains("expected that"), "{told}");
+        let message = [output.stdout, output.stderr].concat();
+        let message = String::from_utf8_lossy(&message).into_owned();
+        assert!(
+            message.contains("no command can carry them out") && message.contains(&force),
+            "{message}"
+        );
+        assert!(!message.contains(&format!("attach {}` carries", attached.name)), "{message}");
+        assert!(!message.contains("is durable") || message.contains("expected that"), "{message}");
     }
 }
 

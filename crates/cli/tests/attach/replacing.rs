@@ -50,8 +50,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Writes block after block until it is told to stop; what it wrote last is in `model`. What fails is tried again with the device opened
-/// anew: once both processes are gone its users get errors.
+/// Writes block after block until `stop`, and keeps the last values in `model`. A failed pass is repeated with the device opened again:
+/// its users get errors once both processes are gone.
 fn write_on(attached: &Attached<'_>, model: &mut [u8], stop: &AtomicBool) {
     let mut value = model[0];
     while !stop.load(Ordering::Relaxed) {
@@ -139,8 +139,8 @@ fn a_replacement_goes_on_after_workers_are_killed() {
     // A worker is killed during the copy, and then both processes; what was replaced is good for a successor again.
     let mut model = vec![0; 64];
     for (old, new, kills_both) in [(&b, &n, false), (&n, &b, true)] {
-        let told = run_json(&scratch, &["replace", &attached.name, old, new, "--no-wait"]);
-        assert_eq!((&told["done"], told["new"].as_str().unwrap()), (&false.into(), &**new));
+        let message = run_json(&scratch, &["replace", &attached.name, old, new, "--no-wait"]);
+        assert_eq!((&message["done"], message["new"].as_str().unwrap()), (&false.into(), &**new));
         copied_while_written(&attached, &pair(new), &mut model, || {
             let again =
                 serde_json::json!({ "old": a, "old_path": a, "new": small, "force": false });
@@ -189,8 +189,8 @@ fn a_replacement_goes_on_after_workers_are_killed() {
         scratch: &scratch,
     };
     alone.attach(&[]);
-    let told = run_ok(&scratch, &["replace", &alone.name, "missing", &n]);
-    assert!(told.contains("has replaced missing"), "{told}");
+    let message = run_ok(&scratch, &["replace", &alone.name, "missing", &n]);
+    assert!(message.contains("has replaced missing"), "{message}");
     let device = alone.open();
     assert!(block_of(&device, 3) == vec![model[3]; BLOCK]);
     drop(device);

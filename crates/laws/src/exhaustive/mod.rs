@@ -32,7 +32,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 /// How much of it is run.
 #[derive(Clone, Debug)]
 pub struct Extent {
-    /// Of the sequences of three operations one in so many; 1 runs all. From 400 on, sequences of two are left out, too.
+    /// Stride among the sequences of three operations; 1 runs all. From 400 on, sequences of two are left out, too.
     pub stride: u64,
     /// A soak: until so many different images were recovered.
     pub images: Option<u64>,

@@ -38,8 +38,8 @@ impl Plan {
         (sequences(length) * self.configurations).div_ceil(self.stride_of(length))
     }
 
-    /// Of the sequences of this length one in so many is run. They spread over operations and configurations alike if the
-    /// stride is odd and no multiple of 3.
+    /// Stride among the sequences of this length. An odd one that is no multiple of 3 spreads them over operations and
+    /// configurations alike.
     fn stride_of(&self, length: u32) -> u64 {
         let of_pairs = || STRIDES_OF_PAIRS.into_iter().find(|(from, _)| self.stride >= *from);
         match length {

@@ -89,9 +89,9 @@ enum Allowed {
     Errors,
     /// It opens by consent alone, and these sequences' blocks may be older or errors then.
     Consent,
-    /// It does not open, and consent does not help.
+    /// Refused, and consent does not help.
     Refusal,
-    /// As with consent, or it opens and all is there: nobody can know whether a record is hidden there.
+    /// As with consent, or it opens and all is there: whether a record is hidden there cannot be known.
     PerhapsConsent,
 }
 
@@ -281,7 +281,7 @@ impl Killed {
         };
         let named = given_up_with_log(&mut used.volume, Instant::now(), 0);
         let named = client_ranges(&named);
-        // Of a fragment that is one sector of the block.
+        // A fragment is one sector of the block.
         let is_named = |block: &u64| {
             let at = block * 4096;
             named.iter().any(|(start, len)| *start < at + 4096 && at < start + len)

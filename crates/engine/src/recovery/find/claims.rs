@@ -22,8 +22,8 @@ pub(in crate::recovery) struct ByClaims {
     /// Claims of records that are not sound: followed only where no sound record says more, since
     /// they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
-    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say,
-    /// or may stand there, as it cannot be read.
+    /// Logs that only a record which is gone may have claimed: followed if a newer record is where the claim would say,
+    /// or may be there, as it cannot be read.
     peeks: VecDeque<Claim>,
     peeking: Option<Claim>,
     /// Every log that may hold newer records, from where on, and which record says so.

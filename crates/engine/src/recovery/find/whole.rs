@@ -20,7 +20,7 @@ pub(in crate::recovery) struct ByWholeLogs {
     to_read: VecDeque<u32>,
     /// Claims of records that are not sound: followed last, since they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
-    /// Logs that only a record which is gone may have claimed: followed if a newer record stands where the claim would say
+    /// Logs that only a record which is gone may have claimed: followed if a newer record is where the claim would say
     /// or cannot be read, or anyway where placement does not write records in order.
     peeks: VecDeque<Claim>,
     peeking: Option<Claim>,

@@ -27,7 +27,7 @@ pub(super) fn records(image: &MemoryStore, layout: &Layout) -> BTreeMap<u64, (u6
     found.collect()
 }
 
-/// The places of a kind: what it lies in, and what may come of it.
+/// The places of a kind: their structure, and the outcomes that the law allows.
 pub(super) type Case = (String, Vec<u64>, Allowed, BTreeSet<u64>);
 
 impl Killed {
@@ -79,13 +79,18 @@ impl Killed {
         records.map(|(sequence, _)| *sequence).collect()
     }
 
+    /// The header of a record; nothing shows that the newest one is there.
+    fn in_header(&self, sequence: u64) -> Case {
+        let is_newest = self.records.keys().last() == Some(&sequence);
+        let allowed = if is_newest { Allowed::Consent } else { Allowed::Errors };
+        let at = self.header_of(sequence);
+        case(&format!("header of {sequence}"), &[at], allowed, &[sequence])
+    }
+
     fn in_records(&self) -> Vec<Case> {
         let mut cases = Vec::new();
-        let newest = *self.records.keys().last().unwrap();
         for sequence in self.written() {
-            let allowed = if sequence == newest { Allowed::Consent } else { Allowed::Errors };
-            let at = self.header_of(sequence);
-            cases.push(case(&format!("header of {sequence}"), &[at], allowed, &[sequence]));
+            cases.push(self.in_header(sequence));
             let has_payload = !self.records[&sequence].1.writes.is_empty();
             let payload = self.payload_of(sequence);
             for at in [payload, payload + 4095].into_iter().filter(|_| has_payload) {
@@ -141,10 +146,8 @@ impl Killed {
         let mut cases = Vec::new();
         let newest = *self.records.keys().last().unwrap();
         for sequence in self.written() {
-            let allowed = if sequence == newest { Allowed::Consent } else { Allowed::Errors };
-            let at = self.header_of(sequence);
-            cases.push(case(&format!("header of {sequence}"), &[at], allowed, &[sequence]));
-            let padding = at + JOURNAL_BLOCK_BYTES - 512;
+            cases.push(self.in_header(sequence));
+            let padding = self.header_of(sequence) + JOURNAL_BLOCK_BYTES - 512;
             cases.push(case(&format!("padding of {sequence}"), &[padding], Allowed::Nothing, &[]));
             let in_log = self.records[&sequence].0;
             cases.push(case(
@@ -203,7 +206,7 @@ impl Killed {
         cases
     }
 
-    /// What else an opening reads: superblocks, the blank map, and what the devices say of themselves.
+    /// Other structures that an opening reads: superblocks, the blank map, and the labels of devices.
     fn in_labels(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         let mut add = |name: &str, at: u64| cases.push(case(name, &[at], Allowed::Nothing, &[]));
