@@ -5,6 +5,7 @@
 
 mod attach;
 mod backup;
+mod bounded_log;
 mod calibrate;
 mod chain;
 mod check;
@@ -23,6 +24,7 @@ mod grow;
 mod health;
 mod help;
 mod hint;
+mod in_background;
 mod journal;
 mod metrics;
 mod offline;
@@ -49,7 +51,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearhead_measure::{bench, demo};
 use nearhead_output as output;
 use nearhead_settings::units;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// It was not done; standard error says why.
@@ -156,7 +157,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = file_system::as_command(std::env::args_os().collect());
     if let Some(done) = complete::asked(program, &args) {
         return ended(done);
     }

@@ -22,6 +22,11 @@ const STATE_ERRORS: u16 = 2;
 const DESCRIPTORS_AT_ONCE: usize = 512;
 
 impl Ext4 {
+    /// Refuses changes from now on, or accepts them again. Nothing may be changed and not taken when it becomes read-only.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        self.options.read_only = read_only;
+    }
+
     /// What the first 4096 bytes of a volume say.
     pub fn probe(first_block: &[u8]) -> Result<Geometry, OpenError> {
         Geometry::parse(first_block)

@@ -37,6 +37,8 @@ pub(crate) const COMMIT_AFTER: Nanos = Nanos::from_secs(5);
 pub(crate) struct Core {
     pub(crate) info: ServiceInfo,
     pub(crate) options: FsOptions,
+    /// It was mounted for writing; it may be read-only at times.
+    pub(crate) was_writable: bool,
     pub(crate) phase: Phase,
     /// Once the first block was read.
     pub(crate) ext4: Option<Box<Ext4>>,
@@ -76,6 +78,7 @@ impl Core {
     pub(crate) fn new(info: ServiceInfo, options: FsOptions) -> Self {
         Self {
             info,
+            was_writable: !options.ext4.read_only,
             options,
             phase: Phase::Opening,
             ext4: None,

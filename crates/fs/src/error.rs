@@ -17,6 +17,7 @@ pub struct FsError {
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENXIO: i32 = 6;
+pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EISDIR: i32 = 21;
 pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EFBIG: i32 = 27;

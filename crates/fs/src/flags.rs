@@ -124,9 +124,12 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the flags of the directory that this changes want it durable at once.
+    /// Whether the mount or the flags of the directory that this changes want it durable at once.
     pub(crate) fn is_synchronous(&mut self, operation: &FsOperation) -> Result<bool, Halt> {
         let Some(directory) = operation.directory() else { return Ok(false) };
+        if self.options.has_durable_names {
+            return Ok(true);
+        }
         let mut flags = self.ext4()?.attributes(directory)?.flags;
         if let FsOperation::Rename { to, .. } = operation {
             flags |= self.ext4()?.attributes(*to)?.flags;

@@ -3,7 +3,8 @@
 use crate::access::AccessTimes;
 use crate::core::Core;
 use crate::durability::DurableName;
-use crate::error::FsError;
+use crate::error::{EBUSY, EROFS, FsError};
+use crate::file::File;
 use crate::report::FsReport;
 use crate::request::{FsReply, FsRequest};
 use nearhead_disk::Nanos;
@@ -18,6 +19,8 @@ pub struct FsOptions {
     pub ext4: Options,
     /// What is made under these names is durability-only.
     pub durable: Vec<DurableName>,
+    /// Each change of a directory is durable before it is answered.
+    pub has_durable_names: bool,
     /// Which parts of a transaction go where.
     pub mode: &'static dyn Mode,
     /// Longest run of a file that is small, to modes that tell bulk from small writes ([`nearhead_journal::small_run_bytes`]).
@@ -76,6 +79,12 @@ impl<S: Service> Mounted<S> {
     /// When reading changes times of access; never, unless something else is said.
     pub fn keep_access_times(&mut self, when: AccessTimes) {
         self.core.access_times = when;
+    }
+
+    /// Refuses changes from now on, or accepts them again. An error where something is not durable yet, or where it was mounted
+    /// read-only from the start: nothing is changed then.
+    pub fn set_read_only(&mut self, read_only: bool) -> Result<(), FsError> {
+        self.core.set_read_only(read_only)
     }
 
     /// How it stands, and what it has done.
@@ -180,17 +189,41 @@ impl Core {
         }
     }
 
+    fn set_read_only(&mut self, read_only: bool) -> Result<(), FsError> {
+        if self.options.ext4.read_only == read_only {
+            return Ok(());
+        }
+        if !read_only && !self.was_writable {
+            let detail = "it was mounted read-only from the start: unmount it, and mount it again";
+            return Err(FsError::new(EROFS, detail));
+        }
+        if read_only && self.is_unsaved() {
+            return Err(FsError::new(EBUSY, "something is not durable yet"));
+        }
+        self.options.ext4.read_only = read_only;
+        // Times of access that no commit took are those of the last moment.
+        self.accessed.clear();
+        if let Some(ext4) = &mut self.ext4 {
+            ext4.set_read_only(read_only);
+        }
+        Ok(())
+    }
+
+    /// Whether a change is in memory alone. Times of access do not count.
+    fn is_unsaved(&self) -> bool {
+        let is_unsaved =
+            |file: &File| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some());
+        !self.commit.is_idle()
+            || self.files.values().any(is_unsaved)
+            || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed())
+    }
+
     /// A stop is complete once nothing is unsaved and nothing under way.
     fn end_if_done(&mut self) {
         if self.phase != Phase::Closing || !self.commit.is_idle() || !self.io.is_empty() {
             return;
         }
-        let is_unsaved = self
-            .files
-            .values()
-            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some()));
-        let is_unsaved = is_unsaved || !self.accessed.is_empty();
-        if is_unsaved || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed()) {
+        if self.is_unsaved() || !self.accessed.is_empty() {
             self.commit.want_all();
             self.advance_commit();
             return;

@@ -32,7 +32,7 @@ use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
 use serve::{Shared, Sleep};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -44,15 +44,57 @@ pub use words::unescaped;
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
 
-/// How a file system is mounted.
-#[derive(Clone, Debug, Default)]
+/// Options of a mount that the kernel enforces.
+#[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `mount` shows as the source.
+    /// Source that `mount` shows.
     pub source: String,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Other users may use it.
     pub for_everybody: bool,
+    /// Further flags of the mount.
+    pub flags: KernelFlags,
+}
+
+/// Flags that the kernel enforces, named as the options of mount(8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelFlags {
+    /// Set-user-id bits and file capabilities have effect; only root may allow it.
+    pub suid: bool,
+    /// Device nodes have effect; only root may allow it.
+    pub dev: bool,
+    /// Programs may be executed.
+    pub exec: bool,
+    /// The kernel follows each write by a sync of the file.
+    pub sync: bool,
+    /// Changes of names are durable before they are answered. The file system carries this out; the kernel only shows it.
+    pub dirsync: bool,
+}
+
+impl Default for KernelFlags {
+    /// The kernel's defaults: another user's mount can never grant privileges.
+    fn default() -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        Self { suid: is_root, dev: is_root, exec: true, sync: false, dirsync: false }
+    }
+}
+
+impl KernelFlags {
+    fn options(self) -> Vec<MountOption> {
+        let flags = [
+            (self.suid, MountOption::Suid, MountOption::NoSuid),
+            (self.dev, MountOption::Dev, MountOption::NoDev),
+            (self.exec, MountOption::Exec, MountOption::NoExec),
+            (self.sync, MountOption::Sync, MountOption::Async),
+        ];
+        let mut options: Vec<_> =
+            flags.into_iter().map(|(is_set, yes, no)| if is_set { yes } else { no }).collect();
+        if self.dirsync {
+            options.push(MountOption::DirSync);
+        }
+        options
+    }
 }
 
 /// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
@@ -80,7 +122,12 @@ pub fn serve_image<S: Service + Send + 'static>(
     handle: &Handle,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
+    let options = MountOptions {
+        source: source.to_owned(),
+        read_only: true,
+        for_everybody: false,
+        flags: KernelFlags::default(),
+    };
     carry(image::Image::of(service), start, folder, &options, handle, ready, &mut |_, _| {})
 }
 
@@ -105,9 +152,7 @@ fn carry<C: Carrier + Send + 'static>(
     if options.read_only {
         config.mount_options.push(MountOption::RO);
     }
-    if rustix::process::geteuid().is_root() {
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-    }
+    config.mount_options.extend(options.flags.options());
     config.acl = if options.for_everybody { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(RECEIVERS);
     let session = Session::new(front, folder, &config).map_err(|error| told(folder, &error))?;
@@ -157,21 +202,4 @@ fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Resu
 /// The wall clock, as it is written into inodes.
 pub fn clock() -> nearhead_ext4::Timestamp {
     words::timestamp(SystemTime::now(), UNIX_EPOCH)
-}
-
-/// Whether something is mounted on `folder` itself, by its source in the kernel's table.
-pub fn mounted_source(folder: &Path) -> io::Result<Option<String>> {
-    let folder: PathBuf = folder.canonicalize()?;
-    let table = std::fs::read_to_string("/proc/self/mounts")?;
-    let mut found = None;
-    for line in table.lines() {
-        let mut words = line.split(' ');
-        let (source, place) = (words.next(), words.next());
-        if place
-            .is_some_and(|place| words::unescaped(place) == folder.as_os_str().as_encoded_bytes())
-        {
-            found = source.map(str::to_owned);
-        }
-    }
-    Ok(found)
 }

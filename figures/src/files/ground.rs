@@ -82,6 +82,7 @@ pub(crate) fn mounted_again(
 ) -> Result<Bench, FigureError> {
     let what = what(method);
     let options = FsOptions {
+        has_durable_names: false,
         ext4: Options { read_only: false, cache_blocks_max: CACHE_BLOCKS_MAX, seed: SEED },
         durable: Vec::new(),
         mode: method.mode,

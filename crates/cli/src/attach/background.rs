@@ -5,13 +5,13 @@
 
 use super::place::Place;
 use super::{AttachArgs, arguments_for, backend, mounting};
+use crate::in_background::{self, Started};
 use nearhead_output::{note, say};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::process::{Child, Command, Stdio};
+use std::fmt::Display;
+use std::process::Command;
 
+/// Message at Ctrl-C.
+const INTERRUPTED: &str = "interrupted: nothing stays attached; this ends once its processes have";
 /// Part of the message about a device that was never made a volume.
 const NO_VOLUME: &str = "expected a Nearhead volume, found no sound superblock";
 
@@ -38,28 +38,12 @@ pub(super) fn attach(args: &AttachArgs, place: &Place) -> Result<(), String> {
 fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
     place.prepare()?;
     drop(place.lock()?);
-    let failed = |error: std::io::Error| format!("attach: {}: {error}", place.log().display());
-    let mut log = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(place.log())
-        .map_err(failed)?;
-    let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(arguments_for("supervisor")).stdin(Stdio::null()).stdout(Stdio::piped());
-    // Before there is one to interrupt.
-    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-    let mut child = command.stderr(log.try_clone().map_err(failed)?).spawn().map_err(failed)?;
-    let handle = take_back_at(signals, &child)?;
-    let mut line = String::new();
-    let is_there = child.stdout.take().is_some_and(
-        |stdout| matches!(BufReader::new(stdout).read_line(&mut line), Ok(len) if len > 0),
-    );
-    handle.close();
-    let mut lines = new_lines(&mut log, before);
-    if !is_there {
-        let _ = child.wait();
+    let failed = |why: &dyn Display| format!("attach: {why}");
+    let mut command = Command::new(std::env::current_exe().map_err(|error| failed(&error))?);
+    command.args(arguments_for("supervisor"));
+    let started = in_background::start(&mut command, &place.log(), INTERRUPTED);
+    let Started { line, messages: mut lines } = started.map_err(|why| failed(&why))?;
+    let Some(line) = line else {
         // It is reported here.
         let _ = place.take_word();
         let why = lines.pop().unwrap_or_else(|| {
@@ -70,7 +54,7 @@ fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
         let is_blank = why.contains(NO_VOLUME);
         let advice = if is_blank { "; to make a volume on it: `nearhead create`" } else { "" };
         return Err(why + advice);
-    }
+    };
     for line in &lines {
         note(line);
     }
@@ -80,33 +64,4 @@ fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
         say(&place.link().display().to_string());
     }
     Ok(())
-}
-
-/// From now on a signal takes back what the supervisor `child` has begun.
-fn take_back_at(
-    mut signals: signal_hook::iterator::Signals,
-    child: &Child,
-) -> Result<signal_hook::iterator::Handle, String> {
-    let failed = |error: std::io::Error| format!("attach: signals cannot be handled: {error}");
-    let supervisor = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
-    let supervisor = supervisor.map_err(|error| failed(error.into()))?;
-    let handle = signals.handle();
-    let waiting = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for _ in signals.forever() {
-            note("interrupted: nothing stays attached; this ends once its processes have");
-            let _ = pidfd_send_signal(&supervisor, Signal::TERM);
-        }
-    });
-    waiting.map_err(failed)?;
-    Ok(handle)
-}
-
-/// Lines that were logged since the log had `before` bytes, without times and the program's name.
-fn new_lines(log: &mut File, before: u64) -> Vec<String> {
-    let mut logged = String::new();
-    // It may have been cut during that time: all of it is new then.
-    let was_cut = log.metadata().is_ok_and(|found| found.len() < before);
-    let from = SeekFrom::Start(if was_cut { 0 } else { before });
-    let _ = log.seek(from).and_then(|_| log.read_to_string(&mut logged));
-    logged.lines().map(|line| nearhead_output::without_time(line).to_owned()).collect()
 }

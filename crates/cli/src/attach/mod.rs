@@ -10,7 +10,6 @@ mod desk;
 mod detach;
 mod identity;
 mod kept;
-mod log;
 mod loop_device;
 mod mounting;
 mod nbd_device;

@@ -21,10 +21,10 @@ use super::backend::{Backend, Device, Shape, VolumeFacts};
 use super::desk;
 use super::identity::Identity;
 use super::kept::Kept;
-use super::log::Watch;
 use super::place::{Facts, Place};
 use super::resume::Resumed;
 use super::worker_process::{Binary, Said, Worker};
+use crate::bounded_log::BoundedLog;
 use crate::control::{Links, directories};
 use crate::target::DeviceNames;
 use nearhead_output::{note, say, say_json_line};
@@ -230,11 +230,11 @@ impl Supervisor<'_> {
             Some(resumed) if resumed.has_device => self.go_on_with(resumed)?,
             _ => self.start_worker()?,
         }
-        let mut log = Watch::begin();
+        let mut log = BoundedLog::new(self.place.log(), self.place.log_before());
         loop {
             let event = events.recv_timeout(self.waits_for());
             // Also after an event: workers that fail one after the other leave no pause that long.
-            log.look(&self.place);
+            log.check();
             self.give_up_one_that_hangs();
             if self.start_at.is_some_and(|at| at <= Instant::now()) {
                 self.start_at = None;

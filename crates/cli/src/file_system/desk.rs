@@ -1,5 +1,5 @@
 //! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`, `sync`, `metrics`, `set`,
-//! `stop`.
+//! `remount`, `stop`.
 //!
 //! What the volume is asked is done by the thread that has it, between two requests, and takes no time; what takes long is begun there,
 //! and whoever asked watches it through `status`.
@@ -10,7 +10,7 @@ use crate::hint::hint_of;
 use crate::metrics;
 use crate::timed::Timed;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_fs::FsOperation;
+use nearhead_fs::{AccessTimes, FsOperation};
 use nearhead_fuse::Handle;
 use nearhead_output::note;
 use nearhead_service::Service;
@@ -28,7 +28,9 @@ type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
 
 /// Errands that wait, at most: as many as there are connections.
 const ERRANDS_MAX: usize = 32;
-const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, set NAME=VALUE..., stop";
+/// Attempts to find nothing unsaved before it becomes read-only: more than one only where the kernel lets changes through.
+const SYNCS_MAX: usize = 10;
+const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, set NAME=VALUE..., remount OPTION..., stop";
 const ENDED: &str = "the file system is being unmounted";
 
 /// What is served, and where.
@@ -99,6 +101,7 @@ impl Desk {
             ["sync"] => said(self.ask(FsOperation::SyncAll).map(|_| "done")),
             ["set"] => Answer::Ok(self.tuner().settings()).line(),
             ["set", words @ ..] => said(self.set(words)),
+            ["remount", words @ ..] => said(self.remount(words)),
             ["stop"] => {
                 self.handle.stop();
                 Answer::Ok("stopping").line()
@@ -150,6 +153,37 @@ impl Desk {
             note(&format!("set {name}: from {before} to {after}"));
         }
         Ok(changes)
+    }
+
+    /// Changes options of the mount. To read-only everything is made durable first; the kernel takes no change at that time.
+    fn remount(&self, words: &[&str]) -> Result<&'static str, String> {
+        for word in words {
+            match *word {
+                "ro" => self.become_read_only()?,
+                "rw" => self
+                    .look(|mounted, _| mounted.set_read_only(false))?
+                    .map_err(|error| error.detail)?,
+                "noatime" => self.look(|it, _| it.keep_access_times(AccessTimes::Never))?,
+                "relatime" => self.look(|it, _| it.keep_access_times(AccessTimes::Relative))?,
+                "strictatime" => self.look(|it, _| it.keep_access_times(AccessTimes::Always))?,
+                "discard" => self.look(|it, _| it.trim_freed(true))?,
+                "nodiscard" => self.look(|it, _| it.trim_freed(false))?,
+                other => {
+                    return Err(format!("remount: {other} cannot be changed while it is mounted"));
+                }
+            }
+        }
+        Ok("done")
+    }
+
+    fn become_read_only(&self) -> Result<(), String> {
+        for _ in 0..SYNCS_MAX {
+            self.ask(FsOperation::SyncAll)?;
+            if self.look(|mounted, _| mounted.set_read_only(true))?.is_ok() {
+                return Ok(());
+            }
+        }
+        Err("files are written without end: it is still writable".to_owned())
     }
 
     fn hint(&self, offset: &str, len: &str, kind: &str) -> Result<&'static str, String> {

@@ -141,7 +141,11 @@ fn scratch(size: u64, unfinished: &Unfinished) -> Result<(File, PathBuf), String
 fn make(args: &MkfsArgs, path: &PathBuf) -> Result<(), String> {
     let mut command = super::e2fsprogs("mkfs.ext4");
     command.args(["-q", "-F", "-b", "4096", "-I", "256", "-O", LEFT_OUT]);
-    command.args(["-E", "lazy_itable_init=1,nodiscard", "-L", &args.label]);
+    // The root folder belongs to the user who makes the file system, who could not write in it otherwise.
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let extended =
+        format!("lazy_itable_init=1,nodiscard,root_owner={}:{}", user.as_raw(), group.as_raw());
+    command.args(["-E", &extended, "-L", &args.label]);
     if let Some(ByteSize(bytes)) = args.bytes_per_inode {
         command.args(["-i", &bytes.to_string()]);
     }

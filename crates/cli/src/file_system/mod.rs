@@ -2,18 +2,25 @@
 //!
 //! The format is ext4's, so that e2fsck, debugfs and the kernel can look at what is here; how it is written is Nearhead's.
 
+mod background;
 mod control;
 mod desk;
+mod folder;
 mod fsck;
+mod helper;
 mod mkfs;
 mod mount;
 mod mounts;
+mod options;
+mod remount;
 mod report;
 mod umount;
 
 pub use fsck::{FsckArgs, run as fsck};
+pub use helper::as_command;
 pub use mkfs::{MkfsArgs, run as mkfs};
-pub use mount::{MOUNT_OPTIONS, MountArgs, run as mount};
+pub use mount::{MountArgs, run as mount};
+pub use options::MOUNT_OPTIONS;
 pub use umount::{UmountArgs, run as umount};
 
 use std::process::{Command, Stdio};

@@ -6,7 +6,10 @@
 use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
+use super::options::Wanted;
 use super::report::report;
+use super::{background, folder, remount};
+use crate::bounded_log::BoundedLog;
 use crate::journal::ToldPasses;
 use crate::offline::{self, Offline};
 use crate::over_http::OverHttp;
@@ -19,9 +22,9 @@ use nearhead_disk::Nanos;
 use nearhead_engine::Ack;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
-use nearhead_fs::{AccessTimes, DurableName, FsOptions};
+use nearhead_fs::FsOptions;
 use nearhead_fuse::{Handle, MountOptions};
-use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
+use nearhead_journal::{Mode, small_run_bytes};
 use nearhead_output::{alarm, note, say, say_json_line, warn};
 use nearhead_service::Service;
 use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
@@ -34,15 +37,14 @@ use std::sync::Arc;
 /// Blocks of metadata kept in memory.
 const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
 
-/// What `nearhead mount` is told.
+/// Arguments of `nearhead mount`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct MountArgs {
     /// The volume: block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME (nearhead, or what docs/file-system.md lists), `allow_other`, discard (the default: the volume is told what was freed), nodiscard, noatime, relatime (the default), strictatime, and last durable=NAMES: what is made under these names
-    /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
+    /// Options with commas between them: those of mount(8), mode=NAME, commit=SECONDS, durable=NAMES (docs/file-system.md lists all)
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Where `status`, `checkpoint`, `drain` and `hint` find this mount [default: derived from the target]
@@ -54,6 +56,18 @@ pub struct MountArgs {
     /// A page for browsers at this address, for example 127.0.0.1:9421
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<String>,
+    /// Return once it can be used; a process in the background serves it
+    #[arg(long)]
+    pub background: bool,
+    /// Ignore unknown options.
+    #[arg(short = 's', hide = true)]
+    pub sloppy: bool,
+    /// Check the options and the folder, and mount nothing.
+    #[arg(short = 'f', hide = true)]
+    pub fake: bool,
+    /// Log of this process, if a command started it in the background.
+    #[arg(long, hide = true, value_name = "PATH")]
+    pub detached: Option<PathBuf>,
     /// Say in JSON when it can be used
     #[arg(long)]
     pub json: bool,
@@ -77,20 +91,6 @@ struct Ready<'a> {
     pid: u32,
 }
 
-/// Options of `-o` without a value.
-pub const MOUNT_OPTIONS: [&str; 8] =
-    ["ro", "rw", "allow_other", "discard", "nodiscard", "noatime", "relatime", "strictatime"];
-
-/// What the options say.
-struct Wanted {
-    read_only: bool,
-    for_everybody: bool,
-    durable: Vec<DurableName>,
-    mode: &'static dyn Mode,
-    trims_freed: bool,
-    access_times: AccessTimes,
-}
-
 /// What is looked at between requests.
 struct Watch {
     facts: Facts,
@@ -99,6 +99,8 @@ struct Watch {
     failure: Option<String>,
     told_passes: ToldPasses,
     manager: ServiceManager,
+    /// Log of a process in the background.
+    log: Option<BoundedLog>,
 }
 
 impl Watch {
@@ -124,20 +126,38 @@ impl Watch {
             format!("{}: logs {} % full", status.phase.name(), status.log_fill_pct)
         });
         self.over_http.refresh(now, || report(&self.facts, mounted, now));
+        if let Some(log) = &mut self.log {
+            log.check();
+        }
     }
 }
 
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), String> {
-    let wanted = wanted(args)?;
-    refuse_folder(&args.folder)?;
+    let wanted = Wanted::of(&args.options, args.sloppy)?;
+    if wanted.is_remount {
+        return remount::run(args, &wanted);
+    }
+    folder::refuse(&args.folder, wanted.allows_nonempty)?;
+    if args.fake {
+        return Ok(());
+    }
+    match &args.detached {
+        Some(_) => background::detach(),
+        None if args.background => return background::start(args),
+        None => {}
+    }
+    serve(args, &wanted)
+}
+
+fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
     // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
     let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
-    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, &wanted)?;
+    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, wanted)?;
     let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
@@ -146,6 +166,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let options = FsOptions {
         ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
         durable: wanted.durable.clone(),
+        has_durable_names: wanted.kernel.dirsync,
         mode: wanted.mode,
         small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
         record_bytes_max: volume.engine().atomic_bytes_max(),
@@ -162,7 +183,9 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         source: args.target.clone(),
         read_only,
         for_everybody: wanted.for_everybody,
+        flags: wanted.kernel,
     };
+    let mode = wanted.mode;
     // On a thread of its own: what the folder is, only this very process can answer.
     let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
     let ready = || {
@@ -170,13 +193,14 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
             let path = listening.as_ref().map(|listening| listening.path().to_owned());
             let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
             let _ = noted.send((Served::note(&told.folder), control));
-            tell_ready(&told, wanted.mode, read_only, path.as_deref());
+            tell_ready(&told, mode, read_only, path.as_deref());
             ServiceManager::find().ready();
         });
     };
     let manager = ServiceManager::find();
     let told_passes = ToldPasses::default();
-    let mut watch = Watch { facts, over_http, failure: None, told_passes, manager };
+    let log = args.detached.clone().map(background::bounded);
+    let mut watch = Watch { facts, over_http, failure: None, told_passes, manager, log };
     let served = nearhead_fuse::serve(
         mounted,
         start,
@@ -196,68 +220,6 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
 
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
-}
-
-fn wanted(args: &MountArgs) -> Result<Wanted, String> {
-    let is_root = rustix::process::geteuid().is_root();
-    let mut wanted = Wanted {
-        read_only: false,
-        for_everybody: is_root,
-        durable: Vec::new(),
-        mode: named(DEFAULT_MODE)?,
-        trims_freed: true,
-        access_times: AccessTimes::Relative,
-    };
-    for option in &args.options {
-        match option.split_once('=') {
-            None if option == "ro" => wanted.read_only = true,
-            None if option == "rw" => wanted.read_only = false,
-            None if option == "allow_other" => wanted.for_everybody = true,
-            None if option == "noatime" => wanted.access_times = AccessTimes::Never,
-            None if option == "relatime" => wanted.access_times = AccessTimes::Relative,
-            None if option == "strictatime" => wanted.access_times = AccessTimes::Always,
-            None if option == "discard" => wanted.trims_freed = true,
-            None if option == "nodiscard" => wanted.trims_freed = false,
-            Some(("mode", name)) => wanted.mode = named(name)?,
-            Some(("durable", name)) => wanted.durable.push(durable(name)?),
-            // Names after the first, with commas between them.
-            None if !wanted.durable.is_empty() => wanted.durable.push(durable(option)?),
-            _ => {
-                let modes: Vec<String> = MODES
-                    .iter()
-                    .map(|mode| format!("{} ({})", mode.name(), mode.about()))
-                    .collect();
-                return Err(format!(
-                    "mount -o {option}: expected {}, durable=NAMES or mode=NAME with one of: {}",
-                    MOUNT_OPTIONS.join(", "),
-                    modes.join("; ")
-                ));
-            }
-        }
-    }
-    Ok(wanted)
-}
-
-fn named(name: &str) -> Result<&'static dyn Mode, String> {
-    mode_named(name).map_err(|error| format!("mount -o mode: {error}"))
-}
-
-fn durable(name: &str) -> Result<DurableName, String> {
-    DurableName::parse(name).ok_or_else(|| {
-        format!("mount -o durable={name}: expected names such as *.wal or pg_wal/**, with commas between them")
-    })
-}
-
-fn refuse_folder(folder: &Path) -> Result<(), String> {
-    let place = folder.display();
-    if !folder.is_dir() {
-        return Err(format!("mount: expected an empty folder, found no folder at {place}"));
-    }
-    match nearhead_fuse::mounted_source(folder) {
-        Ok(Some(source)) => Err(format!("mount: {source} is mounted at {place} already")),
-        Ok(None) => Ok(()),
-        Err(error) => Err(format!("mount {place}: {error}")),
-    }
 }
 
 /// A volume that is open, and what is to be known of it.
@@ -325,23 +287,4 @@ fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Optio
     }
     let how = if read_only { "read-only" } else { mode.name() };
     say(&format!("serving the file system of {} at {} ({how})", args.target, folder.display()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Cli, Command};
-    use clap::FromArgMatches;
-
-    #[test]
-    fn every_option_that_is_named_to_people_is_taken() {
-        for option in MOUNT_OPTIONS {
-            let words = ["nearhead", "mount", "-o", option, "volume.img", "folder"];
-            let matches = crate::program().try_get_matches_from(words).unwrap();
-            let Command::Mount(args) = Cli::from_arg_matches(&matches).unwrap().command else {
-                panic!("{option}: another command");
-            };
-            assert!(wanted(&args).is_ok(), "{option}");
-        }
-    }
 }

@@ -1,22 +1,38 @@
 //! `nearhead umount`: unmounts a file system of Nearhead's and waits until everything is durable.
+//!
+//! What the daemon of a mount had made durable before it ended is there at the next mount; a mount without a daemon is only removed.
 
-use super::mounts;
+use super::{folder, mounts};
+use rustix::mount::UnmountFlags;
 use std::path::PathBuf;
 
-/// What `nearhead umount` is told.
+/// Arguments of `nearhead umount`.
 #[derive(clap::Args, Debug)]
 pub struct UmountArgs {
     /// The folder where it is mounted
     pub folder: PathBuf,
+    /// Remove it from the tree of folders now; it ends once no program uses it
+    #[arg(short = 'l', long)]
+    pub lazy: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &UmountArgs) -> Result<(), String> {
     let place = args.folder.display();
-    let source = nearhead_fuse::mounted_source(&args.folder)
-        .map_err(|error| format!("umount {place}: {error}"))?;
-    if source.is_none() {
-        return Err(format!("umount {place}: expected a mounted file system, found none"));
+    let mounted =
+        folder::mounted(&args.folder).map_err(|error| format!("umount {place}: {error}"))?;
+    match mounted {
+        None => return Err(format!("umount {place}: expected a mounted file system, found none")),
+        Some((_, kind)) if !kind.ends_with(".nearhead") => {
+            return Err(format!(
+                "umount {place}: expected a file system of `nearhead mount`, found one of kind {kind}; `umount {place}` unmounts it"
+            ));
+        }
+        Some(_) => {}
+    }
+    if args.lazy {
+        return rustix::mount::unmount(&args.folder, UnmountFlags::DETACH)
+            .map_err(|error| format!("umount {place}: {error}"));
     }
     let served = mounts::find(&args.folder);
     nearhead_fuse::unmount(&args.folder).map_err(|error| {

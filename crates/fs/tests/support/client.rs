@@ -58,6 +58,7 @@ impl<S: Timed> Client<S> {
 
     pub fn at(service: S, mode: &str, now: Nanos) -> Self {
         let options = FsOptions {
+            has_durable_names: false,
             ext4: Options { read_only: false, cache_blocks_max: 4096, seed: 7 },
             durable: vec![nearhead_fs::DurableName::parse("*.wal").unwrap()],
             mode: nearhead_journal::mode_named(mode).unwrap(),

@@ -3,9 +3,9 @@
 //! What stays true is said in [`super`]. It must never end the supervisor once there is a device, but for an end of the worker that the kernel
 //! cannot hide.
 
-use super::super::log::LOOK_EVERY;
 use super::super::worker_process::{Binary, Orders, Worker};
 use super::{Answer, Event, Supervisor};
+use crate::bounded_log::CHECK_EVERY;
 use nearhead_output::note;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Supervisor<'_> {
         let times = [self.start_at, limit.map(|limit| self.got_on + limit)];
         let now = Instant::now();
         let waits = times.into_iter().flatten().map(|at| at.saturating_duration_since(now));
-        waits.min().unwrap_or(LOOK_EVERY).min(LOOK_EVERY)
+        waits.min().unwrap_or(CHECK_EVERY).min(CHECK_EVERY)
     }
 
     /// Ends the worker of a new program that does not get on.

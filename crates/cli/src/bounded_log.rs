@@ -1,47 +1,47 @@
-//! Bound of the log of an attached volume in the background: a log that became too long begins again, with its newest lines in a second
-//! file.
+//! Bound of the log of a process in the background: a log that became too long begins again, with its newest lines in a second file.
 //!
-//! It is in memory (`/run`), and a worker that fails at every start would fill that within days. Only the process's own log is ever cut, and
-//! only while all who write it append: a log that is standard error of something else, or no log at all, is left alone. What is written in
-//! the moment between reading the newest lines and cutting may be lost. Who supervises must not wait for any of this for long, so at most
-//! [`KEPT_BYTES`] are read and written.
+//! The log is in memory (`/run`), and a worker that fails at every start would fill that within days. Only the process's own log is ever
+//! cut, and only while all its writers append: standard error of another kind is left alone. Lines written between reading the newest
+//! lines and the cut may be lost. The process must not wait for long, so at most [`KEPT_BYTES`] are read and written.
 
-use super::place::Place;
 use nearhead_output::note;
 use rustix::fs::{OFlags, fcntl_getfl};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A longer log is cut, at the next look.
+/// Length beyond which a log is cut, in bytes.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// At most so much of it is kept, from the beginning of a line.
+/// Newest bytes that are kept, from the beginning of a line.
 const KEPT_BYTES: u64 = 1 << 20;
-/// Between two looks.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Interval between two checks of the length.
+pub const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-/// Looks at the log now and then.
+/// Bounds one log.
 #[derive(Debug)]
-pub(super) struct Watch {
-    looked: Instant,
+pub struct BoundedLog {
+    log: PathBuf,
+    before: PathBuf,
+    checked: Instant,
 }
 
-impl Watch {
-    pub(super) fn begin() -> Self {
-        Self { looked: Instant::now() }
+impl BoundedLog {
+    /// The log at `log`; its newest lines when it is cut go to `before`.
+    pub fn new(log: PathBuf, before: PathBuf) -> Self {
+        Self { log, before, checked: Instant::now() }
     }
 
-    /// Cuts the log of `place` if it is this process's and too long. Called at any time, it looks every [`LOOK_EVERY`].
-    pub(super) fn look(&mut self, place: &Place) {
-        if self.looked.elapsed() < LOOK_EVERY {
+    /// Cuts the log if it is this process's and too long. May be called at any time: it checks every [`CHECK_EVERY`].
+    pub fn check(&mut self) {
+        if self.checked.elapsed() < CHECK_EVERY {
             return;
         }
-        self.looked = Instant::now();
-        if let Err(why) = bound(io::stderr(), &place.log(), &place.log_before()) {
-            note(&format!("attached volume {}: {why}", place.name));
+        self.checked = Instant::now();
+        if let Err(why) = bound(io::stderr(), &self.log, &self.before) {
+            note(&why);
         }
     }
 }
@@ -91,7 +91,6 @@ fn newest_lines(file: &File, len: u64) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::path::PathBuf;
 
     struct Scratch(PathBuf);
 

@@ -1,0 +1,107 @@
+//! The folder of a mount: which ones are refused, and what is mounted there.
+//!
+//! Files below a folder disappear for as long as something is mounted on it, so a folder with files is refused, and so are those that
+//! the system needs. `-o nonempty` allows both. The folder of a mount without a daemon cannot be looked at; it is recognized by the
+//! kernel's table of mounts, and the message names the command that helps.
+
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folders that a running system needs, whatever is in them (hier(7)).
+const SYSTEM: [&str; 15] = [
+    "/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/run",
+    "/sbin", "/sys", "/usr", "/var",
+];
+
+/// Whether the daemon of what is mounted at `folder` has ended.
+pub(super) fn is_dead(folder: &Path) -> bool {
+    let ended = Errno::NOTCONN.raw_os_error();
+    std::fs::metadata(folder).is_err_and(|error| error.raw_os_error() == Some(ended))
+}
+
+/// `folder` without links and dots; that of a dead mount is found by its parent.
+pub(super) fn canonical(folder: &Path) -> io::Result<PathBuf> {
+    match folder.canonicalize() {
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            let folder = std::path::absolute(folder)?;
+            let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
+                return Err(error);
+            };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        other => other,
+    }
+}
+
+/// Source and kind of what is mounted on `folder` itself, as the kernel's table shows them.
+pub(super) fn mounted(folder: &Path) -> io::Result<Option<(String, String)>> {
+    let folder = canonical(folder)?;
+    let table = std::fs::read_to_string("/proc/self/mounts")?;
+    let mut found = None;
+    for line in table.lines() {
+        let mut words = line.split(' ');
+        let (source, place, kind) = (words.next(), words.next(), words.next());
+        let is_it = place.is_some_and(|place| {
+            nearhead_fuse::unescaped(place) == folder.as_os_str().as_encoded_bytes()
+        });
+        if let (true, Some(source), Some(kind)) = (is_it, source, kind) {
+            let source = nearhead_fuse::unescaped(source);
+            found = Some((String::from_utf8_lossy(&source).into_owned(), kind.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a folder at which nothing is to be mounted.
+pub(super) fn refuse(folder: &Path, allows_nonempty: bool) -> Result<(), String> {
+    let place = folder.display();
+    let failed = |error: io::Error| format!("mount {place}: {error}");
+    if is_dead(folder) {
+        return Err(format!(
+            "mount {place}: the daemon of what is mounted there has ended; `nearhead umount {place}` first"
+        ));
+    }
+    if !folder.is_dir() {
+        return Err(format!("mount: expected an empty folder, found no folder at {place}"));
+    }
+    if let Some((source, _)) = mounted(folder).map_err(failed)? {
+        return Err(format!("mount: {source} is mounted at {place} already"));
+    }
+    if allows_nonempty {
+        return Ok(());
+    }
+    let path = folder.canonicalize().map_err(failed)?;
+    if SYSTEM.iter().any(|system| path == Path::new(system)) {
+        return Err(format!(
+            "mount: expected a folder of your own, found {place}, which the system needs; `-o nonempty` mounts there"
+        ));
+    }
+    let first = std::fs::read_dir(folder).map_err(failed)?.next();
+    match first.transpose().map_err(failed)? {
+        None => Ok(()),
+        Some(entry) => Err(format!(
+            "mount: expected an empty folder, found {:?} in {place}; `-o nonempty` hides its files until it is unmounted",
+            entry.file_name()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_files_and_a_system_folder_are_refused() {
+        let folder = std::env::temp_dir().join(format!("nearhead-folder-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(refuse(&folder, false), Ok(()));
+        std::fs::write(folder.join("file"), "content").unwrap();
+        assert!(refuse(&folder, false).unwrap_err().contains("\"file\""));
+        assert_eq!(refuse(&folder, true), Ok(()));
+        assert!(refuse(&folder.join("file"), true).unwrap_err().contains("found no folder"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(refuse(Path::new("/etc"), false).unwrap_err().contains("which the system needs"));
+        assert!(refuse(Path::new("/usr/../etc/"), false).is_err());
+    }
+}
