@@ -1,7 +1,7 @@
 //! Times of access: kept in memory, told to whoever asks, and written by commits that write everything anyway, or at the end.
 //!
 //! Reading makes nothing durable and no commit begin, so a crash may take times of access back. At most [`WAITING_MAX`] nodes wait; with
-//! many the next commit is the one of five seconds.
+//! many the next commit that is due writes them.
 
 use crate::core::Core;
 use crate::error::Halt;

@@ -13,7 +13,7 @@
 //!
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
-use crate::core::{BLOCK, COMMIT_AFTER, Core};
+use crate::core::{BLOCK, Core};
 use crate::error::{FsError, Halt};
 use crate::file::File;
 use crate::io::Purpose;
@@ -241,7 +241,7 @@ impl Core {
     /// When a commit begins by itself.
     pub(crate) fn commit_due_at(&self) -> Option<Nanos> {
         let waits = self.commit.step == Step::Idle && self.phase == Phase::Serving;
-        self.changed_at.filter(|_| waits).map(|at| at + COMMIT_AFTER)
+        self.changed_at.filter(|_| waits).map(|at| at + self.options.commit_after)
     }
 
     /// Begins a commit that is due, and goes on with the one under way.
@@ -345,7 +345,7 @@ impl Core {
     }
 
     /// What of a file goes in place.
-    fn runs_in_place(&self, file: &File) -> Vec<Range<u64>> {
+    pub(crate) fn runs_in_place(&self, file: &File) -> Vec<Range<u64>> {
         let all = 0..u64::MAX;
         // One without a name has no metadata on the disk that a record could bring.
         if file.is_gone {

@@ -30,8 +30,8 @@ pub(crate) const KEPT_FOR_SMALL_PAGES: usize = (8 << 20) / BLOCK_BYTES;
 pub(crate) const SMALL_WRITE_PAGES_MAX: u64 = 16;
 /// Pages that are clean and kept because they may be changed in part again.
 const IDLE_PAGES_MAX: usize = (16 << 20) / BLOCK_BYTES;
-/// What was changed is made durable after so long without anybody asking for it (as ext4 does).
-pub(crate) const COMMIT_AFTER: Nanos = Nanos::from_secs(5);
+/// Default of [`FsOptions::commit_after`]: a fifth of ext4's, as a commit near the head costs little.
+pub const COMMIT_AFTER: Nanos = Nanos::from_secs(1);
 
 /// The shared state.
 pub(crate) struct Core {

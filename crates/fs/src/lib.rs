@@ -38,6 +38,7 @@ mod write_out;
 mod writing;
 
 pub use access::AccessTimes;
+pub use core::COMMIT_AFTER;
 pub use durability::DurableName;
 pub use error::FsError;
 pub use flags::DURABILITY_ONLY_FLAG;

@@ -24,6 +24,9 @@ pub struct FsOptions {
     pub small_run_bytes_max: u64,
     /// Largest atomic write of the service.
     pub record_bytes_max: u64,
+    /// Longest time from a change to the commit that makes it durable without an `fsync` (`-o commit=`); [`crate::COMMIT_AFTER`] by
+    /// default. With an idle disk the commit comes earlier.
+    pub commit_after: Nanos,
     /// Now.
     pub mounted_at: Timestamp,
 }
