@@ -204,7 +204,7 @@ impl Core {
     pub(crate) fn durable_at(&mut self, ino: Ino, data_only: bool) -> Option<u64> {
         let file = self.files.get(&ino)?;
         let has_data = file.has_unsaved_data() || file.is_packed;
-        let has_times = file.written_at.is_some() && !data_only;
+        let has_times = file.has_pending_times() && !data_only;
         if (has_data || has_times) && !file.is_gone {
             self.commit.want();
             self.commit.next_files.insert(ino);
@@ -298,7 +298,7 @@ impl Core {
             let changed = self
                 .files
                 .iter()
-                .filter(|(_, file)| file.has_unsaved_data() || file.written_at.is_some());
+                .filter(|(_, file)| file.has_unsaved_data() || file.has_pending_times());
             let all: Vec<Ino> = changed.map(|(ino, _)| *ino).collect();
             files.extend(all.iter().copied());
             commit.times.extend(all);

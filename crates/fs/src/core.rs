@@ -17,7 +17,7 @@ use crate::waiting::{Waiter, Waiting};
 use crate::write_out::WriteOut;
 use nearhead_basics::Slab;
 use nearhead_disk::{Buffer, BufferMut, Nanos, Payload};
-use nearhead_ext4::{BLOCK_BYTES, Ext4, Ino, Timestamp};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ext4, Ino, Timestamp};
 use nearhead_service::{Operation, Reply, ServiceInfo};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -136,6 +136,21 @@ impl Core {
             self.file(*ino).changed_in = number;
         }
         self.note_unsaved();
+    }
+
+    /// The same of nodes that a request changed at once. Where that moved the time of change in the metadata, no older one that waits
+    /// counts any more.
+    pub(crate) fn note_acted(&mut self, nodes: &[Ino], caller: &Caller) {
+        self.note_changed(nodes);
+        for ino in nodes {
+            if self.file(*ino).times.changed.is_none() {
+                continue;
+            }
+            let found = self.ext4().and_then(|ext4| ext4.attributes(*ino).map_err(Halt::from));
+            if found.is_ok_and(|found| found.changed == caller.now) {
+                self.file(*ino).times.changed = None;
+            }
+        }
     }
 
     /// The metadata of a node is part of the running transaction, of which a record is made now: nothing has to follow it.

@@ -55,12 +55,13 @@ impl Core {
         if changed & DURABILITY_ONLY_FLAG != 0 {
             self.set_durability_only(ino, &attributes, is_durable, caller)?;
         }
-        if changed & USER_FLAGS != 0 {
+        // Setting flags that are set moves the time of change as well (ext4).
+        if changed & USER_FLAGS != 0 || changed == 0 {
             let flags = Some(before & !mask | flags & mask);
             let change = AttributeChange { flags, ..AttributeChange::default() };
             self.ext4()?.set_attributes(ino, &change, caller)?;
         }
-        self.note_changed(&[ino]);
+        self.note_acted(&[ino], caller);
         Ok(Answer::Nothing)
     }
 

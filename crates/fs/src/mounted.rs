@@ -191,7 +191,7 @@ impl Core {
         let is_unsaved = self
             .files
             .values()
-            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some()));
+            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.has_pending_times()));
         let is_unsaved = is_unsaved || !self.accessed.is_empty();
         if is_unsaved || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed()) {
             self.commit.want_all();

@@ -60,25 +60,25 @@ impl Core {
                 if is_durable {
                     self.make_durability_only(made.ino, caller);
                 }
-                self.note_changed(&[*parent, made.ino]);
+                self.note_acted(&[*parent, made.ino], caller);
                 Ok(self.referred(made))
             }
             Op::Link { ino, parent, name } => {
                 let linked = self.ext4()?.link(*ino, *parent, name, caller)?;
-                self.note_changed(&[*parent, *ino]);
+                self.note_acted(&[*parent, *ino], caller);
                 Ok(self.referred(linked))
             }
             Op::Unlink { parent, name } => {
                 let ino = self.ext4()?.lookup(*parent, name)?.ino;
                 self.note_durability_only_cut(ino)?;
                 let removed = self.ext4()?.unlink(*parent, name, caller)?;
-                self.note_changed(&[*parent, removed.ino]);
+                self.note_acted(&[*parent, removed.ino], caller);
                 self.note_removed(removed);
                 Ok(Answer::Nothing)
             }
             Op::RemoveDirectory { parent, name } => {
                 let removed = self.ext4()?.remove_directory(*parent, name, caller)?;
-                self.note_changed(&[*parent, removed.ino]);
+                self.note_acted(&[*parent, removed.ino], caller);
                 self.note_removed(removed);
                 Ok(Answer::Nothing)
             }
@@ -88,24 +88,24 @@ impl Core {
                     moved.push(self.ext4()?.lookup(*to, new_name)?.ino);
                 }
                 let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
-                self.note_changed(&[*from, *to]);
-                self.note_changed(&moved);
+                self.note_acted(&[*from, *to], caller);
+                self.note_acted(&moved, caller);
                 if let Some(removed) = replaced {
-                    self.note_changed(&[removed.ino]);
+                    self.note_acted(&[removed.ino], caller);
                     self.note_removed(removed);
                 }
                 Ok(Answer::Nothing)
             }
             Op::SetXattr { ino, name, value, how } => {
                 self.ext4()?.set_xattr(*ino, name, value, *how, caller)?;
-                self.note_changed(&[*ino]);
+                self.note_acted(&[*ino], caller);
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
             Op::SetFlags { ino, flags, mask } => self.try_set_flags(*ino, *flags, *mask, caller),
             Op::RemoveXattr { ino, name } => {
                 self.ext4()?.remove_xattr(*ino, name, caller)?;
-                self.note_changed(&[*ino]);
+                self.note_acted(&[*ino], caller);
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
@@ -142,10 +142,10 @@ impl Core {
             }
             let file = self.file(ino);
             if change.modified.is_some() {
-                file.written_at = None;
+                file.times.modified = None;
             }
         }
-        self.note_changed(&[ino]);
+        self.note_acted(&[ino], caller);
         self.try_attributes(ino).map(Answer::Node)
     }
 

@@ -11,7 +11,7 @@ use crate::fragments::{RecordBlock, extents_of};
 use crate::io::Purpose;
 use crate::write_out::Placed;
 use nearhead_disk::{BufferMut, Payload, RangeSet};
-use nearhead_ext4::{BLOCK_BYTES, Changes, Ino, Was};
+use nearhead_ext4::{BLOCK_BYTES, Changes, Ino, Times, Was};
 use nearhead_service::Operation;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -91,7 +91,7 @@ impl Core {
             }
         } else if let Some(ino) = self.commit.to_pack.pop() {
             self.lose_pages(ino, error);
-            self.file(ino).written_at = None;
+            self.file(ino).times = Times::default();
         }
     }
 
@@ -174,6 +174,8 @@ impl Core {
     fn grow_to(&mut self, ino: Ino, reached: u64) -> Result<(), Halt> {
         let caller = self.by_itself();
         self.ext4()?.grow(ino, reached, &caller)?;
+        // The inode is in the record anyway, and a length without the time of the write that made it would be older than its content.
+        self.pack_times(ino)?;
         let file = self.file(ino);
         if file.size == Some(reached) {
             file.size = None;
@@ -247,20 +249,28 @@ impl Core {
 
     fn pack_length_and_times(&mut self, ino: Ino, grows: bool, is_whole: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
-        let (size, written_at) = (file.size, file.written_at);
+        let size = file.size;
         if let Some(size) = size.filter(|_| is_whole) {
             self.grow_to(ino, size)?;
             self.note_packed(ino);
         }
-        let Some(at) = written_at else { return Ok(()) };
-        // Where only data is asked for its time may wait, unless the inode changes anyway.
-        if grows || self.commit.times.contains(&ino) {
-            let mut caller = self.by_itself();
-            caller.now = at;
-            self.ext4()?.touch_written(ino, false, &caller)?;
-            self.file(ino).written_at = None;
+        // Where only data is asked for its times may wait, unless the inode changes anyway.
+        let file = self.files.get(&ino).filter(|file| file.has_pending_times());
+        if file.is_some() && (grows || self.commit.times.contains(&ino)) {
+            self.pack_times(ino)?;
             self.pack_access_time(ino);
             self.note_packed(ino);
+        }
+        Ok(())
+    }
+
+    /// The times of a file that its metadata lacks.
+    fn pack_times(&mut self, ino: Ino) -> Result<(), Halt> {
+        let times = self.file(ino).times;
+        if times != Times::default() {
+            let caller = self.by_itself();
+            self.ext4()?.set_times(ino, &times, &caller)?;
+            self.file(ino).times = Times::default();
         }
         Ok(())
     }

@@ -3,12 +3,12 @@
 //! Blocks are taken away only while nothing of the file is on its way to them.
 
 use crate::core::{BLOCK, Core};
-use crate::error::{EFBIG, EINVAL, FsError, Halt};
+use crate::error::{EFBIG, EINVAL, EROFS, FsError, Halt};
 use crate::flags::check_changeable;
 use crate::pages::{Update, changed};
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
-use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place, Times};
 use std::ops::Range;
 
 /// Pages of one step of reserving and punching: 64 of the usual groups of 128 MiB, each of which is a changed block of metadata.
@@ -32,7 +32,7 @@ impl Core {
         let before = attributes.size;
         if size == before {
             // POSIX: the times change all the same.
-            self.file(ino).written_at = Some(caller.now);
+            self.file(ino).note_written(caller.now);
             self.note_unsaved();
             return Ok(());
         }
@@ -42,7 +42,8 @@ impl Core {
             if self.file(ino).has_unsaved_data() {
                 check_length(size)?;
                 let file = self.file(ino);
-                (file.size, file.written_at) = (Some(size), Some(caller.now));
+                file.size = Some(size);
+                file.note_written(caller.now);
                 self.note_changed(&[ino]);
                 return Ok(());
             }
@@ -64,7 +65,12 @@ impl Core {
         let is_ahead = !is_told && on_disk != size;
         file.is_replaced |= size == 0;
         file.size = is_ahead.then_some(size);
-        file.written_at = (!is_told).then_some(caller.now);
+        if is_told {
+            // The metadata has them.
+            file.times = Times::default();
+        } else {
+            file.note_written(caller.now);
+        }
         self.note_changed(&[ino]);
         Ok(())
     }
@@ -131,6 +137,9 @@ impl Core {
         change: RoomChange,
         caller: &Caller,
     ) -> Result<Answer, Halt> {
+        if self.options.ext4.read_only {
+            return Err(FsError::new(EROFS, "mounted read-only").into());
+        }
         let attributes = self.regular(ino)?;
         let only_grows = matches!(change, RoomChange::Reserve | RoomChange::ReserveBeyond);
         check_changeable(&attributes, only_grows)?;
@@ -164,7 +173,7 @@ impl Core {
             }
         }
         let file = self.file(ino);
-        file.written_at = Some(caller.now);
+        file.note_written(caller.now);
         if matches!(change, RoomChange::Reserve | RoomChange::Zero) && range.end > size {
             file.size = Some(range.end);
         }

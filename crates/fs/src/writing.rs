@@ -66,7 +66,7 @@ impl Core {
         // Nothing stops it from here on.
         self.put(ino, offset, data, &without_block);
         let file = self.file(ino);
-        file.written_at = Some(caller.now);
+        file.note_written(caller.now);
         if end > size {
             file.size = Some(end);
         }
