@@ -19,6 +19,7 @@ use crate::file::File;
 use crate::io::Purpose;
 use crate::mounted::Phase;
 use crate::packing::Packed;
+use crate::replacing::Bounds;
 use crate::waiting::Waiter;
 use crate::write_out::Placed;
 use nearhead_disk::{Nanos, RangeSet};
@@ -84,6 +85,10 @@ pub(crate) struct Commit {
     asked: BTreeSet<Ino>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
+    /// Replaced content that has to be in it.
+    pub(crate) bounds: Bounds,
+    /// Its next record is made although write-outs that it waits for are under way.
+    pub(crate) is_early: bool,
     /// Written in place, and not flushed.
     pub(crate) placed: Vec<Placed>,
     /// Those that the flush under way covers, or that are flushed.
@@ -121,6 +126,8 @@ impl Default for Commit {
             dirty: BTreeMap::new(),
             asked: BTreeSet::new(),
             awaited: BTreeSet::new(),
+            bounds: Bounds::default(),
+            is_early: false,
             placed: Vec::new(),
             flushed: Vec::new(),
             to_pack: Vec::new(),
@@ -143,6 +150,11 @@ impl Commit {
 
     pub(crate) fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// Whether the record under way is followed by another one of the same packing.
+    pub(crate) fn goes_on_packing(&self) -> bool {
+        self.rest == Rest::FitsNoMore
     }
 
     /// Number of the first one that has not begun.
@@ -190,6 +202,7 @@ impl Commit {
     /// A write-out came to its end; there is something to flush unless it failed.
     pub(crate) fn note_end_of(&mut self, slot: u32, placed: Option<Placed>) {
         self.awaited.remove(&slot);
+        self.bounds.note_end_of(slot);
         self.placed.extend(placed);
     }
 
@@ -235,7 +248,7 @@ impl Core {
 
     /// Whether so much metadata is changed, or beside it packed, that nothing more may be changed.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
-        self.record_len() >= self.changes_max()
+        self.record_len() + self.commit.bounds.pages() >= self.changes_max()
     }
 
     /// When a commit begins by itself.
@@ -332,7 +345,7 @@ impl Core {
         self.commit.step = Step::Placing;
         for ino in self.commit.files.clone() {
             let Some(file) = self.files.get(&ino) else { continue };
-            for run in self.runs_in_place(file) {
+            for run in self.not_bound(ino, self.runs_in_place(file)) {
                 self.begin_write_out(ino, run);
             }
         }
@@ -369,12 +382,19 @@ impl Core {
         }
         match self.commit.step {
             Step::Placing => {
-                if !self.commit.awaited.is_empty() {
-                    if self.is_commit_due_by_size() || self.waiting.awaits_changes() {
-                        self.record(Rest::MoreToPlace);
-                    }
+                let is_early = !self.commit.awaited.is_empty();
+                let is_full = self.is_commit_due_by_size() || self.waiting.awaits_changes();
+                if is_early && !is_full {
                     return;
                 }
+                self.close_bounds();
+                if self.commit.bounds.are_under_way() {
+                    return;
+                }
+                if is_early && !self.commit.bounds.has_closed() {
+                    return self.record(Rest::MoreToPlace);
+                }
+                self.commit.is_early = is_early;
                 if self.commit.placed.is_empty() {
                     self.begin_packing();
                 } else {

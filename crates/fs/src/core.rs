@@ -127,6 +127,7 @@ impl Core {
         self.forget_pages(ino, 0, u64::MAX);
         self.files.remove(&ino);
         self.accessed.remove(&ino);
+        self.commit.bounds.forget(ino);
     }
 
     /// The metadata of these nodes is part of the running transaction.
@@ -203,6 +204,8 @@ impl Core {
                 self.commit.want();
                 self.waiting.for_settling(who);
             }
+            // The commit that is under way makes it.
+            Halt::Record => self.waiting.for_record(who),
             Halt::Quiet => {
                 // Some of what is under way ends with a commit only.
                 self.commit.want();

@@ -71,6 +71,8 @@ pub(crate) enum Halt {
     Commit,
     /// Until the metadata that is changed is on its way: no more fits a record.
     Changes,
+    /// Until the record that is about to be made is: what changes now would go into it without its data.
+    Record,
     /// Until nothing of the file is on its way.
     Quiet,
     /// Never.

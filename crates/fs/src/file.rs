@@ -34,8 +34,6 @@ pub(crate) struct File {
     pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
-    /// Its old content was cut away, and the new one is not closed yet.
-    pub(crate) is_replaced: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
     /// How its last writes follow each other.

@@ -270,7 +270,7 @@ impl Core {
                 Ok(Tried::Until(self.commit.next()))
             }
             Op::Closed { ino } => {
-                self.note_closed(*ino);
+                self.try_closed(*ino)?;
                 Ok(Tried::Done(Answer::Nothing))
             }
             Op::SetAttributes { ino, change, size } => {

@@ -29,6 +29,7 @@ mod packing;
 mod pages;
 mod reading;
 mod record_room;
+mod replacing;
 mod report;
 mod request;
 mod room;

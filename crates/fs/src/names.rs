@@ -87,10 +87,12 @@ impl Core {
                 if *how == Rename::Exchange {
                     moved.push(self.ext4()?.lookup(*to, new_name)?.ino);
                 }
+                self.bind_moved(moved[0], *to, new_name, *how)?;
                 let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
                 self.note_acted(&[*from, *to], caller);
                 self.note_acted(&moved, caller);
                 if let Some(removed) = replaced {
+                    self.bind(moved[0]);
                     self.note_acted(&[removed.ino], caller);
                     self.note_removed(removed);
                 }
@@ -182,6 +184,7 @@ impl Core {
         let (is_last, is_gone) = (before > 0 && file.references == 0, file.is_gone);
         if is_last {
             self.give_up_ahead(ino);
+            self.commit.bounds.note_released(ino);
             self.ext4()?.release(ino);
         }
         if is_last && is_gone {

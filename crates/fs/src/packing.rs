@@ -40,10 +40,16 @@ enum Packing {
 
 impl Core {
     pub(crate) fn begin_packing(&mut self) {
-        self.commit.to_pack.clone_from(&self.commit.files);
-        for ino in self.commit.files.clone() {
-            self.file(ino).is_packed = true;
+        // The last is packed first: this record has all that is bound to it.
+        let bound = self.commit.bounds.closed();
+        let of_bound = |ino: &Ino| bound.contains(ino);
+        let files = self.commit.files.iter().filter(|ino| !of_bound(ino) && !self.commit.is_early);
+        let to_pack: Vec<Ino> = files.copied().chain(bound.iter().copied()).collect();
+        for ino in &to_pack {
+            self.file(*ino).is_packed = true;
         }
+        self.commit.flushed.sort_by_key(|placed| of_bound(&placed.ino));
+        self.commit.to_pack = to_pack;
         self.go_on_packing();
     }
 
@@ -54,6 +60,7 @@ impl Core {
 
     pub(crate) fn pack(&mut self) {
         match self.try_pack() {
+            Ok(_) if self.commit.is_early => self.record(Rest::MoreToPlace),
             Ok(Packing::Done) => self.record(Rest::Nothing),
             Ok(Packing::Full) => self.record(Rest::FitsNoMore),
             Err(Halt::Commit) if !self.commit.was_full => self.record(Rest::NeedsRoom),
@@ -63,9 +70,13 @@ impl Core {
                 for ino in std::mem::take(&mut self.commit.to_pack) {
                     self.lose_pages(ino, &error);
                 }
-                self.record(Rest::Nothing);
+                let is_early = self.commit.is_early;
+                self.record(if is_early { Rest::MoreToPlace } else { Rest::Nothing });
             }
-            Err(Halt::Changes) if !self.is_record_empty() => self.record(Rest::FitsNoMore),
+            Err(Halt::Changes) if !self.is_record_empty() => {
+                let is_early = self.commit.is_early;
+                self.record(if is_early { Rest::MoreToPlace } else { Rest::FitsNoMore });
+            }
             Err(Halt::Fails(error)) => {
                 self.leave_out(&error);
                 self.pack();
@@ -250,7 +261,10 @@ impl Core {
     fn pack_length_and_times(&mut self, ino: Ino, grows: bool, is_whole: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         let size = file.size;
-        if let Some(size) = size.filter(|_| is_whole) {
+        // Of what is bound all up to its length at that time is durable or in the record.
+        let bound = self.commit.bounds.closed_size(ino);
+        let reached = if is_whole { size } else { size.min(bound) };
+        if let Some(size) = reached {
             self.grow_to(ino, size)?;
             self.note_packed(ino);
         }
@@ -294,7 +308,11 @@ impl Core {
             self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
             self.commit.freed = changes.freed;
         }
+        self.commit.is_early = false;
+        self.commit.bounds.note_recorded();
         let ready = self.waiting.changes_taken();
+        self.wake(ready);
+        let ready = self.waiting.record_made();
         self.wake(ready);
         // The parts of a commit count as one: whoever comes between two of them waits for the next commit.
         if rest == Rest::Nothing {

@@ -63,7 +63,6 @@ impl Core {
         self.forget_pages(ino, size.div_ceil(BLOCK), u64::MAX);
         let file = self.file(ino);
         let is_ahead = !is_told && on_disk != size;
-        file.is_replaced |= size == 0;
         file.size = is_ahead.then_some(size);
         if is_told {
             // The metadata has them.
@@ -71,21 +70,11 @@ impl Core {
         } else {
             file.note_written(caller.now);
         }
+        if size == 0 {
+            self.note_cut(ino);
+        }
         self.note_changed(&[ino]);
         Ok(())
-    }
-
-    /// A descriptor of the file was closed. If its content replaces what was cut away, all of that goes out now, so that the next commit
-    /// finds it in place (ext4's `auto_da_alloc`).
-    pub(crate) fn note_closed(&mut self, ino: Ino) {
-        let Some(file) = self.files.get_mut(&ino) else { return };
-        if !std::mem::take(&mut file.is_replaced) || file.is_packed {
-            return;
-        }
-        let Some(file) = self.files.get(&ino) else { return };
-        for run in self.runs_in_place(file) {
-            self.begin_write_out(ino, run);
-        }
     }
 
     fn cut_on_disk(&mut self, ino: Ino, size: u64, caller: &Caller) -> Result<(), Halt> {

@@ -32,6 +32,7 @@ pub(crate) struct Waiting {
     quiet: Vec<Waiter>,
     settling: Vec<Waiter>,
     changes: Vec<Waiter>,
+    record: Vec<Waiter>,
     commits: BTreeMap<u64, Vec<Waiter>>,
 }
 
@@ -84,6 +85,15 @@ impl Waiting {
 
     pub(crate) fn changes_taken(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// Until the record that is about to be made is.
+    pub(crate) fn for_record(&mut self, who: Waiter) {
+        self.record.push(who);
+    }
+
+    pub(crate) fn record_made(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.record)
     }
 
     pub(crate) fn for_quiet(&mut self, who: Waiter) {
@@ -151,6 +161,7 @@ impl Waiting {
         all.append(&mut self.quiet);
         all.append(&mut self.settling);
         all.append(&mut self.changes);
+        all.append(&mut self.record);
         all.extend(std::mem::take(&mut self.commits).into_values().flatten());
         all
     }

@@ -29,6 +29,13 @@ pub(crate) struct WriteOut {
     error: Option<FsError>,
 }
 
+impl WriteOut {
+    /// Whether it has its blocks, and so waits for the volume alone.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.is_placed
+    }
+}
+
 /// A run that was written and not flushed.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {

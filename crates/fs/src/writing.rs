@@ -189,6 +189,7 @@ impl Core {
             Unit::Run => self.file(ino).pages.dirty_runs(pages),
             Unit::UpdateSequence => self.file(ino).pages.runs_in_place(pages),
         };
+        let runs = self.not_bound(ino, runs);
         for run in runs {
             self.begin_write_out(ino, run);
         }
