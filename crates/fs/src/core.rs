@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) now: Nanos,
     /// When something changed first that is not in a commit.
     pub(crate) changed_at: Option<Nanos>,
+    /// Bulk that waited since then went in place.
+    pub(crate) has_written_back: bool,
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
     pub(crate) counts: FsCounts,
@@ -94,6 +96,7 @@ impl Core {
             idle_pages: VecDeque::new(),
             now: Nanos::ZERO,
             changed_at: None,
+            has_written_back: false,
             clock: Timestamp::default(),
             counts: FsCounts::default(),
             access_times: AccessTimes::default(),
@@ -162,7 +165,12 @@ impl Core {
 
     /// Something is not durable.
     pub(crate) fn note_unsaved(&mut self) {
-        self.changed_at.get_or_insert(self.now);
+        self.note_unsaved_since(self.now);
+    }
+
+    /// The same, and it is so since then.
+    pub(crate) fn note_unsaved_since(&mut self, since: Nanos) {
+        self.changed_at = Some(self.changed_at.map_or(since, |at| at.min(since)));
     }
 
     /// Forgets what is known of a node if that is nothing.
@@ -175,6 +183,12 @@ impl Core {
 
     /// Whoever this is waits for what the halt says; gives back what can never be.
     pub(crate) fn park(&mut self, who: Waiter, halt: Halt) -> Result<(), FsError> {
+        if let Phase::Failed(error) = &self.phase
+            && !matches!(halt, Halt::Blocks(_) | Halt::Page { .. } | Halt::Fails(_))
+        {
+            // No commit and no write-out comes to its end any more; reads still do.
+            return Err(error.clone());
+        }
         match halt {
             Halt::Blocks(blocks) => {
                 for block in self.waiting.for_blocks(who, &blocks) {

@@ -34,6 +34,8 @@ pub(crate) struct File {
     pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
+    /// A request waits until nothing of it is on its way: no bulk of it begins meanwhile but for a commit.
+    pub(crate) is_quiet_wanted: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
     /// How its last writes follow each other.

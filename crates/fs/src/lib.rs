@@ -13,8 +13,10 @@
 
 mod access;
 mod ahead;
+mod background;
 mod changed_bytes;
 mod commit;
+mod commit_scope;
 mod core;
 mod durability;
 mod error;

@@ -141,7 +141,7 @@ impl<S: Service> Mounted<S> {
     /// When to call [`Mounted::drive`] again.
     pub fn wake(&self) -> Wake<'_> {
         let mut wake = self.service.wake();
-        let own = self.core.commit_due_at();
+        let own = self.core.next_due_at();
         wake.at = [wake.at, own].into_iter().flatten().min();
         wake
     }

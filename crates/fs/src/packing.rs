@@ -40,11 +40,13 @@ enum Packing {
 
 impl Core {
     pub(crate) fn begin_packing(&mut self) {
-        // The last is packed first: this record has all that is bound to it.
+        // The last is packed first: this record has all that is bound to it, then what clients wait for.
         let bound = self.commit.bounds.closed();
         let of_bound = |ino: &Ino| bound.contains(ino);
         let files = self.commit.files.iter().filter(|ino| !of_bound(ino) && !self.commit.is_early);
-        let to_pack: Vec<Ino> = files.copied().chain(bound.iter().copied()).collect();
+        let (asked, old): (Vec<Ino>, Vec<Ino>) =
+            files.copied().partition(|ino| self.is_asked_for(*ino));
+        let to_pack: Vec<Ino> = old.into_iter().chain(asked).chain(bound.iter().copied()).collect();
         for ino in &to_pack {
             self.file(*ino).is_packed = true;
         }
@@ -62,6 +64,10 @@ impl Core {
         match self.try_pack() {
             Ok(_) if self.commit.is_early => self.record(Rest::MoreToPlace),
             Ok(Packing::Done) => self.record(Rest::Nothing),
+            Ok(Packing::Full) if self.may_end_here() => {
+                self.leave_rest();
+                self.record(Rest::Nothing);
+            }
             Ok(Packing::Full) => self.record(Rest::FitsNoMore),
             Err(Halt::Commit) if !self.commit.was_full => self.record(Rest::NeedsRoom),
             Err(Halt::Commit) => {

@@ -58,6 +58,10 @@ impl Bounds {
         self.closed.values().any(|bound| !bound.slots.is_empty())
     }
 
+    pub(crate) fn is_closed(&self, ino: Ino) -> bool {
+        self.closed.contains_key(&ino)
+    }
+
     pub(crate) fn closed(&self) -> Vec<Ino> {
         self.closed.keys().copied().collect()
     }

@@ -25,6 +25,13 @@ enum Becomes {
 }
 
 impl Core {
+    /// Nothing of the file is on its way to its blocks. Until then only commits write it out, or it might never be so next to a writer.
+    fn wait_until_quiet(&mut self, ino: Ino) -> Result<(), Halt> {
+        let file = self.file(ino);
+        file.is_quiet_wanted = file.is_busy();
+        if file.is_quiet_wanted { Err(Halt::Quiet) } else { Ok(()) }
+    }
+
     /// The file has this length.
     pub(crate) fn try_cut(&mut self, ino: Ino, size: u64, caller: &Caller) -> Result<(), Halt> {
         let attributes = self.regular(ino)?;
@@ -48,9 +55,7 @@ impl Core {
                 return Ok(());
             }
         } else {
-            if self.file(ino).is_busy() {
-                return Err(Halt::Quiet);
-            }
+            self.wait_until_quiet(ino)?;
             self.zero_tail(ino, size)?;
             self.note_durability_only_cut(ino)?;
         }
@@ -139,9 +144,7 @@ impl Core {
         if range.end > i64::MAX as u64 || range.end / BLOCK >= u64::from(u32::MAX) {
             return Err(FsError::new(EFBIG, "fallocate: past the longest file").into());
         }
-        if self.file(ino).is_busy() {
-            return Err(Halt::Quiet);
-        }
+        self.wait_until_quiet(ino)?;
         if matches!(change, RoomChange::Reserve | RoomChange::Zero) && range.end > size {
             self.zero_tail(ino, size)?;
         }

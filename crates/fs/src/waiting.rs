@@ -100,6 +100,11 @@ impl Waiting {
         self.quiet.push(who);
     }
 
+    /// Whether anybody waits until a file has nothing on its way.
+    pub(crate) fn awaits_quiet(&self) -> bool {
+        !self.quiet.is_empty()
+    }
+
     /// Until what was freed may be used again.
     pub(crate) fn for_settling(&mut self, who: Waiter) {
         self.settling.push(who);

@@ -176,7 +176,10 @@ impl Core {
         file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
         let pages = file.stream.0.div_ceil(BLOCK)..end / BLOCK;
         // What is being packed may count as written already, so its bytes come with the record.
-        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES || file.is_packed {
+        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES
+            || file.is_packed
+            || file.is_quiet_wanted
+        {
             return;
         }
         if self.commit.needs(ino, &pages) && !self.commit.waits_for_more() {
