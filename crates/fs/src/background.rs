@@ -53,11 +53,13 @@ impl Core {
     /// Does what is due; says whether a commit is.
     pub(crate) fn do_what_is_due(&mut self) -> bool {
         let is_due = |at: Option<Nanos>, now| at.is_some_and(|at| at <= now);
-        if is_due(self.write_back_due_at(), self.now) {
+        let is_commit_due = is_due(self.commit_due_at(), self.now);
+        // A commit that is due begins it itself.
+        if !is_commit_due && is_due(self.write_back_due_at(), self.now) {
             self.has_written_back = true;
             self.write_back();
         }
-        is_due(self.commit_due_at(), self.now)
+        is_commit_due
     }
 
     /// Bulk of all files goes in place.
