@@ -14,6 +14,9 @@ use nearhead_ext4::Ino;
 /// Time from a change to its commit while no request to the volume is under way.
 const COMMIT_AFTER_IDLE: Nanos = Nanos::from_millis(100);
 
+/// Pause after a commit in which the clients that it answered may ask for the next one: that takes along what is due.
+const PAUSE_AFTER_COMMIT: Nanos = Nanos::from_millis(10);
+
 impl Core {
     /// A part of the time that a change may wait; less where nothing is under way.
     fn due_after(&self, part: u64) -> Nanos {
@@ -37,7 +40,8 @@ impl Core {
 
     /// When a commit begins by itself.
     pub(crate) fn commit_due_at(&self) -> Option<Nanos> {
-        self.waits_since().map(|at| at + self.due_after(1))
+        let may_begin_at = self.commit.ended_at.map_or(Nanos::ZERO, |at| at + PAUSE_AFTER_COMMIT);
+        self.waits_since().map(|at| (at + self.due_after(1)).max(may_begin_at))
     }
 
     /// When bulk that waits goes in place by itself.
@@ -48,6 +52,13 @@ impl Core {
     /// When there is something to do without a request or an answer.
     pub(crate) fn next_due_at(&self) -> Option<Nanos> {
         [self.write_back_due_at(), self.commit_due_at()].into_iter().flatten().min()
+    }
+
+    /// Whether a commit that a client asked for takes along what is old: otherwise one of its own would soon be in the way of the next
+    /// `fsync`, which waits for two records then.
+    pub(crate) fn is_half_due(&self) -> bool {
+        let half = Nanos(self.options.commit_after.0 / 2);
+        self.waits_since().is_some_and(|at| at + half <= self.now)
     }
 
     /// Does what is due; says whether a commit is.

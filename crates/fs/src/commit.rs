@@ -69,6 +69,8 @@ pub(crate) struct Commit {
     wants_old: bool,
     /// The one under way brings all that is old, since then.
     pub(crate) old_since: Option<Nanos>,
+    /// When the last one ended that answered clients.
+    pub(crate) ended_at: Option<Nanos>,
     /// It takes times of access along.
     pub(crate) takes_access_times: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
@@ -117,6 +119,7 @@ impl Default for Commit {
             wants_all: false,
             takes_access_times: false,
             old_since: None,
+            ended_at: None,
             wants_old: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
@@ -228,6 +231,9 @@ impl Core {
             self.work_off();
         }
         if self.commit.step == Step::Idle && self.commit.is_wanted {
+            if self.is_half_due() {
+                self.commit.want_old();
+            }
             self.begin_commit();
         } else if self.commit.step == Step::Placing {
             self.go_on_with_commit();
@@ -400,6 +406,7 @@ impl Core {
         self.commit.committed = self.commit.running - 1;
         self.settle_commits();
         let mut ready = self.waiting.committed(self.commit.committed);
+        self.commit.ended_at = (!ready.is_empty()).then_some(self.now);
         ready.extend(self.waiting.quiet_came());
         self.wake(ready);
         for ino in std::mem::take(&mut self.commit.files) {
