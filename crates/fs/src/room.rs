@@ -234,6 +234,12 @@ impl Core {
             self.forget_pages(ino, first, pages.end);
         }
         if becomes != Becomes::Hole {
+            let holes = self.ext4()?.map(ino, first, count)?;
+            let holes = holes.iter().filter(|run| run.place == Place::Hole);
+            // Room is kept for the pages of it that are in memory.
+            let kept = self.file(ino).pages.without_block_within(&pages);
+            let needed = holes.map(|run| run.len).sum::<u64>();
+            self.check_room(needed.saturating_sub(kept), caller)?;
             self.ext4()?.reserve(ino, first, count, true, caller)?;
             self.note_changed(&[ino]);
             self.has_blocks(ino, pages);

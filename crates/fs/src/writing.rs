@@ -62,7 +62,7 @@ impl Core {
         if end > size && (offset > last || end < last + BLOCK) {
             self.zero_tail(ino, size)?;
         }
-        self.keep_room(without_block.iter().map(|run| run.end - run.start).sum())?;
+        self.keep_room(without_block.iter().map(|run| run.end - run.start).sum(), caller)?;
         // Nothing stops it from here on.
         self.put(ino, offset, data, &without_block);
         let file = self.file(ino);
@@ -129,19 +129,25 @@ impl Core {
     }
 
     /// Keeps room for so many blocks more.
-    fn keep_room(&mut self, blocks: u64) -> Result<(), Halt> {
+    fn keep_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
+        self.check_room(blocks, caller)?;
+        self.kept_blocks += blocks;
+        Ok(())
+    }
+
+    /// An error if there is no room for so many blocks more, besides what was promised. The reserve of the file system is root's alone.
+    pub(crate) fn check_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
         if blocks == 0 {
             return Ok(());
         }
-        let available = self.ext4()?.statistics().available;
-        if available >= self.kept_blocks + blocks + SPARE_BLOCKS {
-            self.kept_blocks += blocks;
+        let statistics = self.ext4()?.statistics();
+        let free = if caller.uid == 0 { statistics.free } else { statistics.available };
+        if free >= self.kept_blocks + blocks + SPARE_BLOCKS {
             return Ok(());
         }
-        let detail = format!(
-            "expected {blocks} free blocks, found {available} of which {} are promised",
-            self.kept_blocks
-        );
+        let kept = self.kept_blocks;
+        let detail =
+            format!("expected {blocks} free blocks, found {free} of which {kept} are promised");
         Err(FsError::new(ENOSPC, detail).into())
     }
 

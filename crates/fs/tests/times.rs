@@ -14,6 +14,7 @@ use nearhead_ext4::{
 };
 use nearhead_fs::{Answer, DURABILITY_ONLY_FLAG, FsOperation, RoomChange};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use support::{Client, Ram, SIZE, assert_clean, buffer, make, mode_of, pattern};
 
 /// Files of one case, each with a second name now and then.
@@ -74,7 +75,7 @@ impl Case {
 
     /// Asks for an act; gives the time at which it was asked for.
     fn act(&mut self, operation: FsOperation) -> (Timestamp, Answer) {
-        self.story += &format!("  {operation:.60?}\n");
+        writeln!(self.story, "  {operation:.60?}").unwrap();
         let answer = self.client.ask(operation);
         let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", self.story));
         (self.client.caller().now, answer)
