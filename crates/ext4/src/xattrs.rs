@@ -129,7 +129,7 @@ fn split(name: &[u8]) -> Outcome<(u8, &[u8])> {
         }
     }
     let text = format!(
-        "attribute {:?}: expected user., trusted., security. or system.posix_acl_...",
+        "attribute {:?}: expected user., trusted., security. or an access list",
         String::from_utf8_lossy(name)
     );
     Err(fail(Errno::NotSupported, text))

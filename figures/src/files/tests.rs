@@ -80,10 +80,10 @@ fn an_fsync_next_to_a_copy_waits_for_few_pages_of_it() {
         BulkFile::start(&mut bench, copy);
         let (ends_with, syncs_per_s, seed) = (Durable::Fsyncs, 4.0, 1);
         let options = SmallFilesOptions { files, syncs_per_s, ends_with, seed };
-        let writer = SmallFiles::start(&mut bench, options);
+        let client = SmallFiles::start(&mut bench, options);
         let span = Span { warm_up: Nanos::from_secs(3), measured: Nanos::from_secs(10) };
         mlfs::measured(&mut bench, span).unwrap();
-        let syncs = writer.syncs(bench.now());
+        let syncs = client.syncs(bench.now());
         assert!(syncs.requests >= 39, "{mode}: {} of 40 syncs", syncs.requests);
         let p99_ms = syncs.latency.p99_ms;
         assert!(p99_ms <= p99_ms_max, "{mode}: {p99_ms} ms, at most {p99_ms_max}");
