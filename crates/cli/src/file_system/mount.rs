@@ -162,6 +162,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         source: args.target.clone(),
         read_only,
         for_everybody: wanted.for_everybody,
+        ..MountOptions::default()
     };
     // On a thread of its own: what the folder is, only this very process can answer.
     let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());

@@ -1,0 +1,176 @@
+//! Mounting a folder: by the kernel itself as root, by `fusermount3` otherwise.
+//!
+//! The descriptor of `/dev/fuse` that comes of it is the mount: the folder is served by whoever has it. `fusermount3` opens it and passes
+//! it on over a socket (libfuse's `doc/kernel.txt` and `fusermount.c`).
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::mount::MountFlags;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const DEVICE: &str = "/dev/fuse";
+/// Type of the mount in the kernel's table: FUSE, and ours.
+const KIND: &str = "fuse.nearhead";
+const HELPER: &str = "fusermount3";
+/// Names the descriptor over which the helper passes the one that it opened. It is the helper's standard input.
+const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
+
+/// A restriction that the kernel keeps by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountFlag {
+    /// Setuid, setgid and capabilities of files do not count.
+    NoSuid,
+    /// Device nodes cannot be opened.
+    NoDev,
+    /// Programs cannot be run.
+    NoExec,
+    /// Each write is durable before it is answered.
+    Synchronous,
+    /// Each change of a directory is durable before it is answered.
+    SynchronousDirectories,
+}
+
+impl MountFlag {
+    fn bits(self) -> MountFlags {
+        match self {
+            Self::NoSuid => MountFlags::NOSUID,
+            Self::NoDev => MountFlags::NODEV,
+            Self::NoExec => MountFlags::NOEXEC,
+            Self::Synchronous => MountFlags::SYNCHRONOUS,
+            Self::SynchronousDirectories => MountFlags::DIRSYNC,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::NoSuid => "nosuid",
+            Self::NoDev => "nodev",
+            Self::NoExec => "noexec",
+            Self::Synchronous => "sync",
+            Self::SynchronousDirectories => "dirsync",
+        }
+    }
+}
+
+/// Options of a mount.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// The source that `mount` shows.
+    pub source: String,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Other users may use it.
+    pub for_everybody: bool,
+    /// Restrictions that the kernel keeps.
+    pub flags: Vec<MountFlag>,
+}
+
+/// Mounts `folder`.
+pub(super) fn mount(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    match by_kernel(folder, options) {
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            by_helper(folder, options)
+        }
+        other => other,
+    }
+}
+
+fn by_kernel(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let root_mode = rustix::fs::stat(folder)?.st_mode;
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let mut data = format!(
+        "fd={},rootmode={root_mode:o},user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        user.as_raw(),
+        group.as_raw()
+    );
+    if options.for_everybody {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data)?;
+    let mut flags = options.flags.iter().fold(MountFlags::empty(), |all, flag| all | flag.bits());
+    if options.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    if !rustix::process::geteuid().is_root() {
+        flags |= MountFlags::NOSUID | MountFlags::NODEV;
+    }
+    rustix::mount::mount(options.source.as_str(), folder, KIND, flags, data.as_c_str())?;
+    Ok(device)
+}
+
+/// Options in the words of the helper. A comma would begin another option.
+fn words(options: &MountOptions) -> String {
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut words = vec![format!("fsname={source}"), "subtype=nearhead".to_owned()];
+    words.push("default_permissions".to_owned());
+    words.extend(options.read_only.then(|| "ro".to_owned()));
+    words.extend(options.for_everybody.then(|| "allow_other".to_owned()));
+    words.extend(options.flags.iter().map(|flag| flag.name().to_owned()));
+    words.join(",")
+}
+
+fn by_helper(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(words(options)).arg("--").arg(folder);
+    command.env(HELPER_SOCKET.0, HELPER_SOCKET.1).stdin(OwnedFd::from(theirs));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("{HELPER}: {error} (package fuse3)"))
+    })?;
+    // Its copy of the other end of the socket: without it the end of the helper is noticed.
+    drop(command);
+    let device = passed(&ours);
+    let output = child.wait_with_output()?;
+    match device? {
+        Some(device) if output.status.success() => Ok(device),
+        _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// The descriptor that comes over `socket`, if one does.
+fn passed(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0; 1];
+    let received = loop {
+        let mut into = [IoSliceMut::new(&mut byte)];
+        match rustix::net::recvmsg(socket, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if received.bytes == 0 || received.flags.contains(ReturnFlags::CTRUNC) {
+        return Ok(None);
+    }
+    let mut messages = ancillary.drain();
+    Ok(messages.find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comma_in_the_source_begins_no_option() {
+        let options = MountOptions {
+            source: "mirror:a,allow_other".to_owned(),
+            flags: vec![MountFlag::NoExec],
+            ..MountOptions::default()
+        };
+        let expected = r"fsname=mirror:a\,allow_other,subtype=nearhead,default_permissions,noexec";
+        assert_eq!(words(&options), expected);
+    }
+}
