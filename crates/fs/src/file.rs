@@ -34,6 +34,8 @@ pub(crate) struct File {
     pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
+    /// It never had a name.
+    pub(crate) is_nameless: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
     /// How its last writes follow each other.
