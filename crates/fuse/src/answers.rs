@@ -4,7 +4,7 @@ use crate::ioctls::{Told, told};
 use crate::protocol::answer::{Body, Listing};
 use crate::protocol::wire::{GetxattrOut, LseekOut, OPEN_KEEP_CACHE, OpenOut, StatfsOut, WriteOut};
 use crate::session::Reply;
-use crate::words::{attributes, entry, node};
+use crate::words::{attributes, entry, node, statx};
 use nearhead_disk::Payload;
 use nearhead_ext4::{BLOCK_BYTES, DirectoryEntry, FsStatistics};
 use nearhead_fs::{Answer, FsError};
@@ -29,6 +29,7 @@ pub(crate) enum Shape {
     Entry,
     Created,
     Attributes,
+    Statx,
     Empty,
     Data,
     Written,
@@ -68,6 +69,7 @@ fn succeed(to: Reply, shape: Shape, answer: Answer) {
             to.body(&Body::of(&entry(&of)).and(&opened));
         }
         (Shape::Attributes, Answer::Node(of)) => to.body(&Body::of(&attributes(&of))),
+        (Shape::Statx, Answer::Node(of)) => to.body(&Body::of(&statx(&of))),
         (Shape::Empty, _) => to.done(),
         (Shape::Data, Answer::Bytes(parts)) => send_bytes(to, &parts),
         (Shape::Data, Answer::Value(bytes)) => to.parts(&[&bytes]),

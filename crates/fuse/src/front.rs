@@ -7,13 +7,15 @@ use crate::protocol::wire::{
     WRITE_KILL_SUIDGID, WriteIn, init_flag, set,
 };
 use crate::protocol::{Operation, Request};
+use crate::seeking::{Search, Seeking};
 use crate::serve::{self, Asked};
-use crate::session::{Negotiated, Reply, Takes};
+use crate::session::{Reply, Session, Takes};
 use crate::words::{ino, now, timestamp};
 use nearhead_disk::BufferMut;
 use nearhead_ext4::{AttributeChange, Caller, FileKind, Ino, NewNode, Rename, Timestamp, XattrSet};
 use nearhead_fs::{FsOperation, FsRequest, RoomChange, Sought};
 use rustix::io::Errno;
+use std::io;
 use std::sync::Arc;
 
 /// Entries asked for at once: more than the kernel takes in one reply of a page for names of usual length.
@@ -28,12 +30,15 @@ pub(crate) struct Front {
     to: Arc<dyn serve::Takes>,
     /// The kernel leaves it to us to take setuid and setgid away.
     clears_privileges: bool,
+    seeking: Seeking,
 }
 
 impl Front {
-    pub(crate) fn new(to: Arc<dyn serve::Takes>, negotiated: Negotiated) -> Self {
-        let clears_privileges = negotiated.flags & init_flag::HANDLE_KILLPRIV_V2 != 0;
-        Self { to, clears_privileges }
+    pub(crate) fn new(to: Arc<dyn serve::Takes>, session: &Arc<Session>) -> io::Result<Self> {
+        let flags = session.negotiated().flags;
+        let clears_privileges = flags & init_flag::HANDLE_KILLPRIV_V2 != 0;
+        let seeking = Seeking::start(session, &to)?;
+        Ok(Self { to, clears_privileges, seeking })
     }
 
     fn forget(&self, header: &InHeader, references: &[ForgetOne]) {
@@ -107,8 +112,18 @@ impl Takes for Front {
         };
         match asked {
             Ok((operation, shape)) => {
+                let offset = match operation {
+                    FsOperation::Seek { offset, .. } => Some(offset),
+                    _ => None,
+                };
                 let waiting = Waiting::Kernel(reply, shape);
-                self.to.ask(Asked { request: request(&header, operation), waiting });
+                let asked = Asked { request: request(&header, operation), waiting };
+                match offset {
+                    Some(offset) => {
+                        self.seeking.search(Search { node: header.nodeid, offset, asked });
+                    }
+                    None => self.to.ask(asked),
+                }
             }
             Err(errno) => reply.error(errno),
         }
@@ -175,6 +190,11 @@ fn asked(header: &InHeader, operation: &Operation<'_>) -> Result<(FsOperation, S
             let listed = Fs::ReadDirectory { ino, after: of.offset, entries_max: ENTRIES_MAX };
             (listed, Shape::Directory { room: of.size })
         }
+        Op::Statx(_) => (Fs::Attributes { ino }, Shape::Statx),
+        Op::MakeNameless { of } => {
+            (Fs::MakeNameless { parent: ino, new: new_file(of) }, Shape::Created)
+        }
+        Op::SyncAll => (Fs::SyncAll, Shape::Empty),
         Op::Sync { data_only } => (Fs::Sync { ino, data_only: *data_only }, Shape::Empty),
         Op::Statistics => (Fs::Statistics, Shape::Statistics),
         Op::SetXattr { name, value, flags } => {
@@ -193,9 +213,7 @@ fn asked(header: &InHeader, operation: &Operation<'_>) -> Result<(FsOperation, S
         }
         Op::Seek(of) => (seek(ino, of)?, Shape::Offset),
         // Closing makes nothing durable: the kernel asks once, and then no more.
-        Op::Flush | Op::SyncAll | Op::Statx(_) | Op::MakeNameless { .. } => {
-            return Err(Errno::NOSYS);
-        }
+        Op::Flush => return Err(Errno::NOSYS),
         Op::Init(_)
         | Op::Forget(_)
         | Op::SetAttributes(_)
@@ -216,11 +234,13 @@ fn rename(
     name: &[u8],
     new_name: &[u8],
 ) -> Result<FsOperation, Errno> {
-    // RENAME_NOREPLACE and RENAME_EXCHANGE (rename(2)).
+    // RENAME_NOREPLACE 1, RENAME_EXCHANGE 2 and RENAME_WHITEOUT 4 (rename(2)).
     let how = match flags {
         0 => Rename::Replace,
         1 => Rename::NoReplace,
         2 => Rename::Exchange,
+        4 => Rename::Whiteout,
+        5 => Rename::WhiteoutNoReplace,
         _ => return Err(Errno::INVAL),
     };
     let (name, new_name) = (name.to_vec(), new_name.to_vec());

@@ -2,7 +2,7 @@
 //!
 //! The kernel checks who may change flags, and which; what it does not know, our own, the file system checks.
 
-use nearhead_ext4::{APPEND_FLAG, IMMUTABLE_FLAG, Ino, NOATIME_FLAG, SYNC_FLAG};
+use nearhead_ext4::{APPEND_FLAG, IMMUTABLE_FLAG, Ino, NOATIME_FLAG, NODUMP_FLAG, SYNC_FLAG};
 use nearhead_fs::{Answer, DURABILITY_ONLY_FLAG, FsOperation};
 use rustix::io::Errno;
 
@@ -32,7 +32,7 @@ const EXTENDED: [(u32, u32); 5] = [
     (0x08, IMMUTABLE_FLAG),
     (0x10, APPEND_FLAG),
     (0x40, NOATIME_FLAG),
-    (0x80, 0x40),
+    (0x80, NODUMP_FLAG),
 ];
 
 /// What is told in the answer.

@@ -20,6 +20,7 @@ mod handle;
 mod image;
 mod ioctls;
 pub mod protocol;
+mod seeking;
 mod serve;
 mod session;
 mod sync;
@@ -90,7 +91,8 @@ fn carry<C: Carrier + Send + 'static>(
     handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
     let session = Session::mount(folder, options).map_err(|error| told(folder, &error))?;
     let session = Arc::new(session);
-    let front = Arc::new(Front::new(Arc::clone(&shared) as Arc<_>, *session.negotiated()));
+    let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
+    let front = Arc::new(front.map_err(|error| told(folder, &error))?);
     let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
         let ended = session::receive_all(&session, &front, RECEIVERS);

@@ -1,7 +1,9 @@
 //! Attributes, times and node numbers of the file system in the kernel's structures, and back.
 
-use crate::protocol::wire::{Attr, AttrOut, EntryOut};
-use nearhead_ext4::{Attributes, BLOCK_BYTES, Ino, ROOT, Timestamp};
+use crate::protocol::wire::{Attr, AttrOut, EntryOut, Statx, StatxOut, StatxTime};
+use nearhead_ext4::{
+    APPEND_FLAG, Attributes, BLOCK_BYTES, IMMUTABLE_FLAG, Ino, NODUMP_FLAG, ROOT, Timestamp,
+};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kernel's root is 1, ext4's 2.
@@ -75,6 +77,44 @@ pub(crate) fn entry(of: &Attributes) -> EntryOut {
         attr_valid_nsec: 0,
         attr: attr(of),
     }
+}
+
+/// Fields that an answer to `statx(2)` has: `STATX_BASIC_STATS` and `STATX_BTIME` (statx(2)).
+const STATX_FIELDS: u32 = 0xFFF;
+/// Attributes that an answer to `statx(2)` knows, by the flags of an inode: `STATX_ATTR_IMMUTABLE`, `_APPEND` and `_NODUMP`.
+const STATX_ATTRIBUTES: [(u64, u32); 3] =
+    [(0x10, IMMUTABLE_FLAG), (0x20, APPEND_FLAG), (0x40, NODUMP_FLAG)];
+
+/// Attributes with the time of birth and the flags of the inode.
+pub(crate) fn statx(of: &Attributes) -> StatxOut {
+    let time = |time: Timestamp| StatxTime {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+        reserved: 0,
+    };
+    let set = STATX_ATTRIBUTES.iter().filter(|(_, flag)| of.flags & flag != 0);
+    let stat = Statx {
+        mask: STATX_FIELDS,
+        blksize: BLOCK_BYTES as u32,
+        attributes: set.fold(0, |all, (bit, _)| all | bit),
+        nlink: of.links,
+        uid: of.uid,
+        gid: of.gid,
+        mode: mode(of) as u16,
+        ino: node(of.ino),
+        size: of.size,
+        blocks: of.blocks_512,
+        attributes_mask: STATX_ATTRIBUTES.iter().fold(0, |all, (bit, _)| all | bit),
+        atime: time(of.accessed),
+        btime: time(of.created),
+        ctime: time(of.changed),
+        mtime: time(of.modified),
+        // As `new_decode_dev` of Linux takes a device's number apart.
+        rdev_major: of.device >> 8 & 0xFFF,
+        rdev_minor: of.device & 0xFF | of.device >> 12 & 0xF_FF00,
+        ..Statx::default()
+    };
+    StatxOut { attr_valid: VALID_S, stat, ..StatxOut::default() }
 }
 
 /// A path as the kernel's table of mounts writes it, with its octal escapes undone.

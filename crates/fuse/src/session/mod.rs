@@ -72,6 +72,14 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Sends a message that is no answer. The kernel may wait for answers of this process before it returns.
+    pub(crate) fn notify(&self, message: &[u8]) -> io::Result<()> {
+        rustix::io::write(&self.device, message)?;
+        Ok(())
+    }
+}
+
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.device.as_fd()
