@@ -3,7 +3,7 @@
 //!
 //! To everybody else such a file has no name. On disk it always has one, so that the image is clean whenever the machine
 //! stops; the next mount finds it there and goes on. A file that somebody holds is left alone until it is released. Only a
-//! name that says the number of the very inode it leads to is believed.
+//! name that says the number of the very inode it leads to is believed. `lost+found` keeps its times: no client changed it.
 
 use crate::Ext4;
 use crate::attributes::check_mutable;
@@ -88,7 +88,9 @@ impl Transaction<'_> {
                 return Err(fail(Errno::Exists, text));
             }
         } else {
+            let times = directory.times();
             self.add_name(&mut directory, &name, inode.ino, FileKind::Regular, now)?;
+            directory.set_times(times);
             self.put_inode(&directory)?;
         }
         inode.set_links(1);
@@ -134,7 +136,9 @@ impl Transaction<'_> {
         inode.set_size(0);
         extent_node::format(inode.content_mut(), extent_node::ROOT_ENTRIES_MAX, 0);
         self.put_inode(&inode)?;
+        let times = directory.times();
         self.remove_name(&mut directory, &name_of(ino), &entry, now)?;
+        directory.set_times(times);
         self.put_inode(&directory)?;
         self.parked.insert(ino, false);
         self.remove_inode(inode, now)

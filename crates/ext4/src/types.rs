@@ -171,6 +171,17 @@ pub struct AttributeChange {
     pub clears_privileges: bool,
 }
 
+/// Times of a node that [`crate::Ext4::set_times`] sets; those that are `None` stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// atime.
+    pub accessed: Option<Timestamp>,
+    /// mtime.
+    pub modified: Option<Timestamp>,
+    /// ctime.
+    pub changed: Option<Timestamp>,
+}
+
 /// How a file system is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -24,6 +24,9 @@ pub struct FsOptions {
     pub small_run_bytes_max: u64,
     /// Largest atomic write of the service.
     pub record_bytes_max: u64,
+    /// Longest time from a change to the commit that makes it durable without an `fsync` (`-o commit=`); [`crate::COMMIT_AFTER`] by
+    /// default. With an idle disk the commit comes earlier.
+    pub commit_after: Nanos,
     /// Now.
     pub mounted_at: Timestamp,
 }
@@ -138,7 +141,7 @@ impl<S: Service> Mounted<S> {
     /// When to call [`Mounted::drive`] again.
     pub fn wake(&self) -> Wake<'_> {
         let mut wake = self.service.wake();
-        let own = self.core.commit_due_at();
+        let own = self.core.next_due_at();
         wake.at = [wake.at, own].into_iter().flatten().min();
         wake
     }
@@ -188,7 +191,7 @@ impl Core {
         let is_unsaved = self
             .files
             .values()
-            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some()));
+            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.has_pending_times()));
         let is_unsaved = is_unsaved || !self.accessed.is_empty();
         if is_unsaved || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed()) {
             self.commit.want_all();

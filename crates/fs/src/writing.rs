@@ -66,7 +66,7 @@ impl Core {
         // Nothing stops it from here on.
         self.put(ino, offset, data, &without_block);
         let file = self.file(ino);
-        file.written_at = Some(caller.now);
+        file.note_written(caller.now);
         if end > size {
             file.size = Some(end);
         }
@@ -176,7 +176,10 @@ impl Core {
         file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
         let pages = file.stream.0.div_ceil(BLOCK)..end / BLOCK;
         // What is being packed may count as written already, so its bytes come with the record.
-        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES || file.is_packed {
+        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES
+            || file.is_packed
+            || file.is_quiet_wanted
+        {
             return;
         }
         if self.commit.needs(ino, &pages) && !self.commit.waits_for_more() {
@@ -189,6 +192,7 @@ impl Core {
             Unit::Run => self.file(ino).pages.dirty_runs(pages),
             Unit::UpdateSequence => self.file(ino).pages.runs_in_place(pages),
         };
+        let runs = self.not_bound(ino, runs);
         for run in runs {
             self.begin_write_out(ino, run);
         }

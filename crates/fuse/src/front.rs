@@ -15,8 +15,9 @@ use nearhead_disk::BufferMut;
 use nearhead_ext4::{AttributeChange, Caller, FileKind, Ino, NewNode, Rename, Timestamp, XattrSet};
 use nearhead_fs::{FsOperation, FsRequest, RoomChange, Sought};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Entries asked for at once: more than the kernel takes in one reply of a page for names of usual length.
 const ENTRIES_MAX: usize = 128;
@@ -31,6 +32,8 @@ pub(crate) struct Front {
     /// The kernel leaves it to us to take setuid and setgid away.
     clears_privileges: bool,
     seeking: Seeking,
+    /// Nodes that were cut to nothing and not closed since. The closing of any other needs no turn of the file system.
+    cut: Mutex<HashSet<u64>>,
 }
 
 impl Front {
@@ -38,11 +41,26 @@ impl Front {
         let flags = session.negotiated().flags;
         let clears_privileges = flags & init_flag::HANDLE_KILLPRIV_V2 != 0;
         let seeking = Seeking::start(session, &to)?;
-        Ok(Self { to, clears_privileges, seeking })
+        Ok(Self { to, clears_privileges, seeking, cut: Mutex::default() })
+    }
+
+    fn cut(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flush(&self, header: &InHeader, reply: Reply) {
+        // Closing makes nothing durable.
+        if !self.cut().remove(&header.nodeid) {
+            return reply.done();
+        }
+        let operation = FsOperation::Closed { ino: ino(header.nodeid) };
+        let waiting = Waiting::Kernel(reply, Shape::Empty);
+        self.to.ask(Asked { request: request(header, operation), waiting });
     }
 
     fn forget(&self, header: &InHeader, references: &[ForgetOne]) {
         for one in references {
+            self.cut().remove(&one.nodeid);
             let operation = FsOperation::Forget { ino: ino(one.nodeid), count: one.nlookup };
             let asked = Asked { request: request(header, operation), waiting: Waiting::None };
             self.to.ask(asked);
@@ -63,6 +81,9 @@ impl Front {
         let accessed = time(set::ATIME, set::ATIME_NOW, of.atime, of.atimensec)?;
         let modified = time(set::MTIME, set::MTIME_NOW, of.mtime, of.mtimensec)?;
         let size = has(set::SIZE).then_some(of.size);
+        if size == Some(0) {
+            self.cut().insert(header.nodeid);
+        }
         // With `FUSE_HANDLE_KILLPRIV_V2` setuid and setgid end with another owner, and with another size where the caller may not keep
         // them (fuse.h). Before it lets such a user write, it asks for no change at all, and takes the
         // mode from the answer.
@@ -104,6 +125,7 @@ impl Takes for Front {
             }
             Ok(Operation::Write { of, data }) => return self.write(&header, &of, data, reply),
             Ok(Operation::Release | Operation::Destroy) => return reply.done(),
+            Ok(Operation::Flush) => return self.flush(&header, reply),
             Ok(Operation::SetAttributes(of)) => {
                 self.set_attributes(&header, &of).map(|operation| (operation, Shape::Attributes))
             }
@@ -212,12 +234,11 @@ fn asked(header: &InHeader, operation: &Operation<'_>) -> Result<(FsOperation, S
             (operation, Shape::Ioctl(told))
         }
         Op::Seek(of) => (seek(ino, of)?, Shape::Offset),
-        // Closing makes nothing durable: the kernel asks once, and then no more.
-        Op::Flush => return Err(Errno::NOSYS),
         Op::Init(_)
         | Op::Forget(_)
         | Op::SetAttributes(_)
         | Op::Write { .. }
+        | Op::Flush
         | Op::Release
         | Op::Destroy => return Err(Errno::IO),
     })

@@ -42,7 +42,7 @@ use std::time::Instant;
 pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
-pub use session::{MountFlag, MountOptions};
+pub use session::{KernelFlags, MountOptions};
 pub use words::unescaped;
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.

@@ -1,4 +1,4 @@
-//! File systems on volumes: `nearhead mkfs`, `mount`, `umount`, `fsck`.
+//! File systems on volumes: `nearhead mkfs`, `mount`, `umount`, `sync`, `fsck`.
 //!
 //! The format is ext4's, so that e2fsck, debugfs and the kernel can look at what is here; how it is written is Nearhead's.
 
@@ -9,11 +9,13 @@ mod mkfs;
 mod mount;
 mod mounts;
 mod report;
+mod sync;
 mod umount;
 
 pub use fsck::{FsckArgs, run as fsck};
 pub use mkfs::{MkfsArgs, run as mkfs};
 pub use mount::{MOUNT_OPTIONS, MountArgs, run as mount};
+pub use sync::{SyncArgs, run as sync};
 pub use umount::{UmountArgs, run as umount};
 
 use std::process::{Command, Stdio};

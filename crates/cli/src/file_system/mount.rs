@@ -149,6 +149,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         mode: wanted.mode,
         small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
         record_bytes_max: volume.engine().atomic_bytes_max(),
+        commit_after: nearhead_fs::COMMIT_AFTER,
         mounted_at: now,
     };
     let mut mounted = Mounted::new(Timed::new(volume, ack), options);

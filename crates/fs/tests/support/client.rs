@@ -63,6 +63,7 @@ impl<S: Timed> Client<S> {
             mode: nearhead_journal::mode_named(mode).unwrap(),
             small_run_bytes_max: 64 << 10,
             record_bytes_max: service.record_bytes_max(),
+            commit_after: nearhead_fs::COMMIT_AFTER,
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };
         let mut client = Self { mounted: Mounted::new(service, options), next: 0, now };

@@ -8,7 +8,7 @@ mod negotiation;
 mod receiving;
 mod reply;
 
-pub use mounting::{MountFlag, MountOptions};
+pub use mounting::{KernelFlags, MountOptions};
 pub(crate) use negotiation::Negotiated;
 pub(crate) use receiving::{Takes, receive_all};
 pub(crate) use reply::Reply;

@@ -22,40 +22,41 @@ const HELPER: &str = "fusermount3";
 /// Names the descriptor over which the helper passes the one that it opened. It is the helper's standard input.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
 
-/// A restriction that the kernel keeps by itself.
+/// Flags that the kernel enforces, named as the options of mount(8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MountFlag {
-    /// Setuid, setgid and capabilities of files do not count.
-    NoSuid,
-    /// Device nodes cannot be opened.
-    NoDev,
-    /// Programs cannot be run.
-    NoExec,
-    /// Each write is durable before it is answered.
-    Synchronous,
-    /// Each change of a directory is durable before it is answered.
-    SynchronousDirectories,
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own, as in mount(2)")]
+pub struct KernelFlags {
+    /// Set-user-id bits and file capabilities have effect; only root may allow it.
+    pub suid: bool,
+    /// Device nodes have effect; only root may allow it.
+    pub dev: bool,
+    /// Programs may be executed.
+    pub exec: bool,
+    /// The kernel follows each write by a sync of the file.
+    pub sync: bool,
+    /// Changes of names are durable before they are answered. The file system carries this out; the kernel only shows it.
+    pub dirsync: bool,
 }
 
-impl MountFlag {
-    fn bits(self) -> MountFlags {
-        match self {
-            Self::NoSuid => MountFlags::NOSUID,
-            Self::NoDev => MountFlags::NODEV,
-            Self::NoExec => MountFlags::NOEXEC,
-            Self::Synchronous => MountFlags::SYNCHRONOUS,
-            Self::SynchronousDirectories => MountFlags::DIRSYNC,
-        }
+impl Default for KernelFlags {
+    /// The kernel's defaults: another user's mount can never grant privileges.
+    fn default() -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        Self { suid: is_root, dev: is_root, exec: true, sync: false, dirsync: false }
     }
+}
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::NoSuid => "nosuid",
-            Self::NoDev => "nodev",
-            Self::NoExec => "noexec",
-            Self::Synchronous => "sync",
-            Self::SynchronousDirectories => "dirsync",
-        }
+impl KernelFlags {
+    /// Flags that are set, for mount(2) and by name.
+    fn set(self) -> impl Iterator<Item = (MountFlags, &'static str)> {
+        let all = [
+            (!self.suid, MountFlags::NOSUID, "nosuid"),
+            (!self.dev, MountFlags::NODEV, "nodev"),
+            (!self.exec, MountFlags::NOEXEC, "noexec"),
+            (self.sync, MountFlags::SYNCHRONOUS, "sync"),
+            (self.dirsync, MountFlags::DIRSYNC, "dirsync"),
+        ];
+        all.into_iter().filter(|(is_set, ..)| *is_set).map(|(_, flag, name)| (flag, name))
     }
 }
 
@@ -68,8 +69,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users may use it.
     pub for_everybody: bool,
-    /// Restrictions that the kernel keeps.
-    pub flags: Vec<MountFlag>,
+    /// Further flags of the mount.
+    pub flags: KernelFlags,
 }
 
 /// Mounts `folder`.
@@ -96,12 +97,10 @@ fn by_kernel(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
         data.push_str(",allow_other");
     }
     let data = CString::new(data)?;
-    let mut flags = options.flags.iter().fold(MountFlags::empty(), |all, flag| all | flag.bits());
+    let set = options.flags.set().map(|(flag, _)| flag);
+    let mut flags = set.fold(MountFlags::empty(), |all, flag| all | flag);
     if options.read_only {
         flags |= MountFlags::RDONLY;
-    }
-    if !rustix::process::geteuid().is_root() {
-        flags |= MountFlags::NOSUID | MountFlags::NODEV;
     }
     rustix::mount::mount(options.source.as_str(), folder, KIND, flags, data.as_c_str())?;
     Ok(device)
@@ -114,7 +113,7 @@ fn words(options: &MountOptions) -> String {
     words.push("default_permissions".to_owned());
     words.extend(options.read_only.then(|| "ro".to_owned()));
     words.extend(options.for_everybody.then(|| "allow_other".to_owned()));
-    words.extend(options.flags.iter().map(|flag| flag.name().to_owned()));
+    words.extend(options.flags.set().map(|(_, name)| name.to_owned()));
     words.join(",")
 }
 
@@ -167,7 +166,7 @@ mod tests {
     fn a_comma_in_the_source_begins_no_option() {
         let options = MountOptions {
             source: "mirror:a,allow_other".to_owned(),
-            flags: vec![MountFlag::NoExec],
+            flags: KernelFlags { suid: true, dev: true, exec: false, ..KernelFlags::default() },
             ..MountOptions::default()
         };
         let expected = r"fsname=mirror:a\,allow_other,subtype=nearhead,default_permissions,noexec";
