@@ -241,3 +241,38 @@ fn a_swap_file_collapsed_and_inserted_ranges_are_refused() {
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);
 }
+
+#[test]
+fn sync_makes_a_mount_on_a_block_device_durable() {
+    let scratch = Scratch::new("calls-syncfs");
+    if !can_mount() || !tools(&["losetup"]) {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "256M");
+    let place = folder.to_str().unwrap();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let numbers: Vec<u32> = release.split('.').filter_map(|part| part.parse().ok()).collect();
+    if numbers < vec![6, 18] || !Path::new("/dev/loop-control").exists() {
+        println!("skipped: the kernel reports no sync to a FUSE server (Linux 6.18, loop devices)");
+        return;
+    }
+    let daemon = mount(&scratch, &image, &folder, &["-o", "syncfs"]);
+    for (number, command) in [&["-f", place][..], &[]].into_iter().enumerate() {
+        let path = folder.join(format!("file-{number}"));
+        std::fs::write(&path, vec![number as u8 + 1; 300_000]).unwrap();
+        tool_ok("sync", command);
+        // What a kill leaves: no daemon brings anything more.
+        let copy = scratch.text(&format!("copy-{number}.img"));
+        std::fs::copy(&image, &copy).unwrap();
+        let shown = scratch.path(&format!("shown-{number}"));
+        std::fs::create_dir(&shown).unwrap();
+        let after = mount(&scratch, &copy, &shown, &[]);
+        let found = std::fs::read(shown.join(format!("file-{number}"))).unwrap();
+        assert!(found == vec![number as u8 + 1; 300_000], "{command:?}");
+        unmount(&scratch, &shown, after);
+    }
+    unmount(&scratch, &folder, daemon);
+    assert_clean(&scratch, &image);
+    let loops = tool_ok("losetup", &["--list"]);
+    assert!(!loops.contains("nearhead-mount"), "the device went with the mount: {loops}");
+}

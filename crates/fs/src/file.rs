@@ -8,6 +8,7 @@ use nearhead_ext4::{Attributes, BLOCK_BYTES, Times, Timestamp};
 
 /// One node that is in use.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct File {
     /// Differs between two nodes that had the same number: what was begun for one is not the other's.
     pub(crate) incarnation: u64,

@@ -3,6 +3,7 @@
 //! A session is either made by mounting a folder, or put together from these two values, which another process may have made. It keeps
 //! true that each request gets at most one answer, in one `writev`. It must never wait for the kernel while it holds a lock.
 
+mod block_source;
 mod mounting;
 mod negotiation;
 mod receiving;

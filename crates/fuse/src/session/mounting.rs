@@ -3,6 +3,7 @@
 //! The descriptor of `/dev/fuse` that comes of it is the mount: the folder is served by whoever has it. `fusermount3` opens it and passes
 //! it on over a socket (libfuse's `doc/kernel.txt` and `fusermount.c`).
 
+use super::block_source::{BlockSource, DEVICE_BYTES};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::MountFlags;
@@ -18,6 +19,8 @@ use std::process::{Command, Stdio};
 const DEVICE: &str = "/dev/fuse";
 /// Type of the mount in the kernel's table: FUSE, and ours.
 const KIND: &str = "fuse.nearhead";
+/// The same on a block device.
+const BLOCK_KIND: &str = "fuseblk.nearhead";
 const HELPER: &str = "fusermount3";
 /// Names the descriptor over which the helper passes the one that it opened. It is the helper's standard input.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
@@ -69,6 +72,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users may use it.
     pub for_everybody: bool,
+    /// The kernel reports `sync(2)` and `syncfs(2)`. It wants root, Linux 6.18 and a loop device, which `mount` shows as the source.
+    pub reports_sync: bool,
     /// Further flags of the mount.
     pub flags: KernelFlags,
 }
@@ -76,7 +81,10 @@ pub struct MountOptions {
 /// Mounts `folder`.
 pub(super) fn mount(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     match by_kernel(folder, options) {
-        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+        Err(error)
+            if !options.reports_sync
+                && error.raw_os_error() == Some(Errno::PERM.raw_os_error()) =>
+        {
             by_helper(folder, options)
         }
         other => other,
@@ -96,13 +104,21 @@ fn by_kernel(folder: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     if options.for_everybody {
         data.push_str(",allow_other");
     }
-    let data = CString::new(data)?;
     let set = options.flags.set().map(|(flag, _)| flag);
     let mut flags = set.fold(MountFlags::empty(), |all, flag| all | flag);
     if options.read_only {
         flags |= MountFlags::RDONLY;
     }
-    rustix::mount::mount(options.source.as_str(), folder, KIND, flags, data.as_c_str())?;
+    if options.reports_sync {
+        let block = BlockSource::new().map_err(|error| {
+            io::Error::new(error.kind(), format!("no block device for `syncfs`: {error}"))
+        })?;
+        let data = CString::new(format!("{data},blksize={DEVICE_BYTES}"))?;
+        rustix::mount::mount(block.path.as_str(), folder, BLOCK_KIND, flags, data.as_c_str())?;
+    } else {
+        let data = CString::new(data)?;
+        rustix::mount::mount(options.source.as_str(), folder, KIND, flags, data.as_c_str())?;
+    }
     Ok(device)
 }
 
