@@ -21,6 +21,8 @@ pub const SYNC_FLAG: u32 = 0x8;
 pub const IMMUTABLE_FLAG: u32 = 0x10;
 /// It only grows (`chattr +a`).
 pub const APPEND_FLAG: u32 = 0x20;
+/// A backup leaves it out.
+pub const NODUMP_FLAG: u32 = 0x40;
 /// Reading does not change its time of access (`chattr +A`).
 pub const NOATIME_FLAG: u32 = 0x80;
 /// Changes of the names of a directory are durable when they are answered (`chattr +D`).
@@ -30,8 +32,13 @@ pub(crate) const TOPDIR_FLAG: u32 = 0x2_0000;
 pub(crate) const HUGE_FLAG: u32 = 0x4_0000;
 pub(crate) const EXTENTS_FLAG: u32 = 0x8_0000;
 /// What users may set: sync, immutable, append, nodump, noatime, dirsync, topdir.
-pub const USER_FLAGS: u32 =
-    SYNC_FLAG | IMMUTABLE_FLAG | APPEND_FLAG | 0x40 | NOATIME_FLAG | DIRSYNC_FLAG | TOPDIR_FLAG;
+pub const USER_FLAGS: u32 = SYNC_FLAG
+    | IMMUTABLE_FLAG
+    | APPEND_FLAG
+    | NODUMP_FLAG
+    | NOATIME_FLAG
+    | DIRSYNC_FLAG
+    | TOPDIR_FLAG;
 /// What users see: the above, extents and huge file among them.
 const VISIBLE_FLAGS: u32 = USER_FLAGS | HUGE_FLAG | EXTENTS_FLAG | INDEX_FLAG;
 /// What a new inode takes from its directory: sync, nodump, noatime, dirsync.

@@ -8,6 +8,7 @@ use nearhead_ext4::{Attributes, BLOCK_BYTES, Times, Timestamp};
 
 /// One node that is in use.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct File {
     /// Differs between two nodes that had the same number: what was begun for one is not the other's.
     pub(crate) incarnation: u64,
@@ -34,6 +35,8 @@ pub(crate) struct File {
     pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
+    /// It never had a name.
+    pub(crate) is_nameless: bool,
     /// A request waits until nothing of it is on its way: no bulk of it begins meanwhile but for a commit.
     pub(crate) is_quiet_wanted: bool,
     /// The run that is written in order now: from where, to where.

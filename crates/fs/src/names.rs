@@ -44,7 +44,12 @@ impl Core {
             }
             Op::Flags { ino } => self.try_flags(*ino),
             Op::GetXattr { ino, name } => Ok(Answer::Value(self.ext4()?.get_xattr(*ino, name)?)),
-            Op::ListXattrs { ino } => Ok(Answer::Names(self.ext4()?.list_xattrs(*ino)?)),
+            Op::ListXattrs { ino } => {
+                let mut names = self.ext4()?.list_xattrs(*ino)?;
+                // As on ext4 (xattr(7)).
+                names.retain(|name| caller.uid == 0 || !name.starts_with(b"trusted."));
+                Ok(Answer::Names(names))
+            }
             _ => self.try_change(operation, caller),
         }
     }
@@ -63,8 +68,16 @@ impl Core {
                 self.note_acted(&[*parent, made.ino], caller);
                 Ok(self.referred(made))
             }
+            Op::MakeNameless { parent, new } => {
+                let made = self.ext4()?.make_nameless(*parent, new, caller)?;
+                self.forget_file(made.ino);
+                self.file(made.ino).is_nameless = true;
+                self.note_acted(&[made.ino], caller);
+                Ok(self.referred(made))
+            }
             Op::Link { ino, parent, name } => {
                 let linked = self.ext4()?.link(*ino, *parent, name, caller)?;
+                self.file(*ino).is_nameless = false;
                 self.note_acted(&[*parent, *ino], caller);
                 Ok(self.referred(linked))
             }
@@ -88,10 +101,15 @@ impl Core {
                     moved.push(self.ext4()?.lookup(*to, new_name)?.ino);
                 }
                 self.bind_moved(moved[0], *to, new_name, *how)?;
-                let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
+                let renamed = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
                 self.note_acted(&[*from, *to], caller);
                 self.note_acted(&moved, caller);
-                if let Some(removed) = replaced {
+                if let Some(whiteout) = renamed.whiteout {
+                    // Its number may have been another's.
+                    self.forget_file(whiteout);
+                    self.note_acted(&[whiteout], caller);
+                }
+                if let Some(removed) = renamed.removed {
                     self.bind(moved[0]);
                     self.note_acted(&[removed.ino], caller);
                     self.note_removed(removed);
@@ -176,12 +194,13 @@ impl Core {
     fn drop_references(&mut self, ino: Ino, count: u64) -> Result<(), Halt> {
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
         let before = file.references;
-        if file.is_gone && before <= count && file.writing > 0 {
+        let is_gone = file.is_gone || file.is_nameless;
+        if is_gone && before <= count && file.writing > 0 {
             // Its blocks are anybody's then.
             return Err(Halt::Quiet);
         }
         file.references = before.saturating_sub(count);
-        let (is_last, is_gone) = (before > 0 && file.references == 0, file.is_gone);
+        let is_last = before > 0 && file.references == 0;
         if is_last {
             self.give_up_ahead(ino);
             self.commit.bounds.note_released(ino);

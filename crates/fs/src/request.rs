@@ -59,6 +59,8 @@ pub enum FsOperation {
     ReadLink { ino: Ino },
     /// A new node, which is held as by a look-up.
     Make { parent: Ino, name: Vec<u8>, new: NewNode },
+    /// A new file without a name, which is held as by a look-up and gone with its last reference, unless it is linked.
+    MakeNameless { parent: Ino, new: NewNode },
     /// One name of a node less.
     Unlink { parent: Ino, name: Vec<u8> },
     /// An empty directory less.

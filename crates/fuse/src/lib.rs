@@ -19,41 +19,34 @@ mod front;
 mod handle;
 mod image;
 mod ioctls;
+pub mod protocol;
+mod seeking;
 mod serve;
+mod session;
 mod sync;
 mod turns;
 mod words;
 
 use carrier::Carrier;
 use front::Front;
-use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_disk::Nanos;
 use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
 use serve::{Shared, Sleep};
+use session::Session;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
+pub use session::{KernelFlags, MountOptions};
 pub use words::unescaped;
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
-
-/// How a file system is mounted.
-#[derive(Clone, Debug, Default)]
-pub struct MountOptions {
-    /// What `mount` shows as the source.
-    pub source: String,
-    /// Nothing may be changed.
-    pub read_only: bool,
-    /// Other users may use it.
-    pub for_everybody: bool,
-}
 
 /// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
 /// durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something was carried out, at least
@@ -80,7 +73,8 @@ pub fn serve_image<S: Service + Send + 'static>(
     handle: &Handle,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
+    let options =
+        MountOptions { source: source.to_owned(), read_only: true, ..MountOptions::default() };
     carry(image::Image::of(service), start, folder, &options, handle, ready, &mut |_, _| {})
 }
 
@@ -95,25 +89,13 @@ fn carry<C: Carrier + Send + 'static>(
 ) -> Result<(), String> {
     let shared = Arc::new(Shared::new(carrier, start).map_err(|error| told(folder, &error))?);
     handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
-    let front = Front::new(Arc::clone(&shared) as Arc<_>);
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("nearhead".to_owned()),
-        MountOption::DefaultPermissions,
-    ];
-    if options.read_only {
-        config.mount_options.push(MountOption::RO);
-    }
-    if rustix::process::geteuid().is_root() {
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-    }
-    config.acl = if options.for_everybody { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(RECEIVERS);
-    let session = Session::new(front, folder, &config).map_err(|error| told(folder, &error))?;
+    let session = Session::mount(folder, options).map_err(|error| told(folder, &error))?;
+    let session = Arc::new(session);
+    let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
+    let front = Arc::new(front.map_err(|error| told(folder, &error))?);
     let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
-        let ended = session.run();
+        let ended = session::receive_all(&session, &front, RECEIVERS);
         at_end.end();
         ended
     });
@@ -156,7 +138,7 @@ fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Resu
 
 /// The wall clock, as it is written into inodes.
 pub fn clock() -> nearhead_ext4::Timestamp {
-    words::timestamp(SystemTime::now(), UNIX_EPOCH)
+    words::now()
 }
 
 /// Whether something is mounted on `folder` itself, by its source in the kernel's table.

@@ -78,13 +78,24 @@ struct Ready<'a> {
 }
 
 /// Options of `-o` without a value.
-pub const MOUNT_OPTIONS: [&str; 8] =
-    ["ro", "rw", "allow_other", "discard", "nodiscard", "noatime", "relatime", "strictatime"];
+pub const MOUNT_OPTIONS: [&str; 9] = [
+    "ro",
+    "rw",
+    "allow_other",
+    "discard",
+    "nodiscard",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "syncfs",
+];
 
 /// What the options say.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 struct Wanted {
     read_only: bool,
     for_everybody: bool,
+    reports_sync: bool,
     durable: Vec<DurableName>,
     mode: &'static dyn Mode,
     trims_freed: bool,
@@ -163,6 +174,8 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         source: args.target.clone(),
         read_only,
         for_everybody: wanted.for_everybody,
+        reports_sync: wanted.reports_sync,
+        ..MountOptions::default()
     };
     // On a thread of its own: what the folder is, only this very process can answer.
     let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
@@ -204,6 +217,7 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
     let mut wanted = Wanted {
         read_only: false,
         for_everybody: is_root,
+        reports_sync: false,
         durable: Vec::new(),
         mode: named(DEFAULT_MODE)?,
         trims_freed: true,
@@ -214,6 +228,7 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
             None if option == "ro" => wanted.read_only = true,
             None if option == "rw" => wanted.read_only = false,
             None if option == "allow_other" => wanted.for_everybody = true,
+            None if option == "syncfs" => wanted.reports_sync = true,
             None if option == "noatime" => wanted.access_times = AccessTimes::Never,
             None if option == "relatime" => wanted.access_times = AccessTimes::Relative,
             None if option == "strictatime" => wanted.access_times = AccessTimes::Always,

@@ -227,8 +227,8 @@ impl Life {
         let how = [Rename::Replace, Rename::NoReplace, Rename::Exchange][self.below(3)];
         let found = self.driven.run(|fs| fs.rename(from, &name, to, &new_name, how, &caller));
         let expected = self.model.can_rename((from, &name), (to, &new_name), how);
-        if let Some((expected, removed)) = self.judge(expected, found) {
-            assert_eq!(removed.map(|removed| removed.ino), expected.removes);
+        if let Some((expected, renamed)) = self.judge(expected, found) {
+            assert_eq!(renamed.removed.map(|removed| removed.ino), expected.removes);
             if expected.moves {
                 self.model.renamed((from, &name), (to, &new_name), how, caller.now);
             }
