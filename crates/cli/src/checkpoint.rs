@@ -212,7 +212,10 @@ fn through_daemon(
             report.state.snapshot_number > number
         })?;
     }
-    let everything_is_home = last.state.map_entries == 0 && last.state.staged_bytes == 0;
+    // Of a mounted file system also what is in memory alone.
+    let is_clean = last.file_system.as_ref().is_none_or(|files| files.dirty_bytes == 0);
+    let everything_is_home =
+        last.state.map_entries == 0 && last.state.staged_bytes == 0 && is_clean;
     let stopping = args.stop && (everything_is_home || what == "checkpoint");
     if stopping {
         let _: String = client.ask("stop")?;

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "upgrade",
             "mount",
             "umount",
+            "sync",
             "set",
             "stop",
             "checkpoint",

@@ -127,6 +127,8 @@ enum Command {
     Mount(file_system::MountArgs),
     /// Unmount it
     Umount(file_system::UmountArgs),
+    /// Make everything durable that was done to a mounted file system
+    Sync(file_system::SyncArgs),
     /// Look at a volume and the file system on it; changes nothing
     Fsck(file_system::FsckArgs),
     /// Find out by timing how a disk turns, its zones and its tracks
@@ -207,6 +209,7 @@ fn carried_out(cli: Cli) -> ExitCode {
         Command::Mkfs(args) => file_system::mkfs(&args),
         Command::Mount(args) => file_system::mount(&args),
         Command::Umount(args) => file_system::umount(&args),
+        Command::Sync(args) => file_system::sync(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Disk(command) => disk::run(&command),
         Command::Demo(args) => demo::run(&args),

@@ -48,9 +48,9 @@ impl Ext4 {
             if let Some(flags) = change.flags {
                 inode.set_flags(inode.flags() & !USER_FLAGS | flags & USER_FLAGS);
             }
-            // Reading alone is no change of the inode, nor is to take away what was not there.
-            let (accessed, clears_privileges) = (change.accessed, change.clears_privileges);
-            let nothing = AttributeChange { accessed, clears_privileges, ..Default::default() };
+            // To take away what was not there is no change. A time of access that is set is one (`utimensat`); reading is not this.
+            let clears_privileges = change.clears_privileges;
+            let nothing = AttributeChange { clears_privileges, ..Default::default() };
             if is_cleared || *change != nothing {
                 inode.set_time(Time::Changed, caller.now);
             }

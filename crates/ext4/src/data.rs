@@ -2,15 +2,17 @@
 //!
 //! The bytes are not here. Whoever drives this writes new blocks before the changes that show them are durable. A file's
 //! written blocks must not lie behind its size when changes are taken: allocate, then grow.
+//!
+//! Nothing here changes a time of the file or asks for its flags: most of it carries out what was asked for earlier. Whoever carries out
+//! a request checks the flags, and sets the times with [`Ext4::set_times`].
 
 use crate::Ext4;
-use crate::attributes::{check_mutable, check_removable};
 use crate::error::{Errno, Outcome, fail};
 use crate::extent_node::{Extent, LOGICAL_END, UNWRITTEN_MAX, WRITTEN_MAX};
 use crate::inode::{Inode, Time};
 use crate::transaction::Transaction;
 use crate::truncate::check_size;
-use crate::types::{BLOCK_BYTES, Caller, Ino, NewRun, Place, Run, Timestamp, Was};
+use crate::types::{BLOCK_BYTES, Caller, Ino, NewRun, Place, Run, Times, Was};
 
 impl Ext4 {
     /// Where the blocks of a range are: runs in order that cover it.
@@ -46,7 +48,7 @@ impl Ext4 {
     ) -> Outcome<Vec<NewRun>> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
-            let end = check_blocks(&inode, first, count)?;
+            let end = check_blocks(first, count)?;
             let mut runs = Vec::new();
             for (logical, len, extent) in transaction.pieces(&inode, first, end)? {
                 match extent {
@@ -66,40 +68,23 @@ impl Ext4 {
         })
     }
 
-    /// The file is at least `size` bytes long from now on, and was modified.
+    /// The file is at least `size` bytes long from now on.
     pub fn grow(&mut self, ino: Ino, size: u64, caller: &Caller) -> Outcome<()> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
-            check_mutable(&inode)?;
             check_size(size)?;
             inode.set_size(inode.size().max(size));
-            inode.touch(caller.now);
             transaction.put_inode(&inode)
         })
     }
 
-    /// The file was modified; `clears_privileges` also takes setuid, and setgid where a group may execute, away.
-    pub fn touch_written(
-        &mut self,
-        ino: Ino,
-        clears_privileges: bool,
-        caller: &Caller,
-    ) -> Outcome<()> {
-        self.run_change(caller, |transaction| {
-            let mut inode = transaction.file(ino)?;
-            if clears_privileges {
-                inode.set_permissions(inode.mode_without_privileges());
-            }
-            inode.touch(caller.now);
-            transaction.put_inode(&inode)
-        })
-    }
-
-    /// The node was read: no other time changes, and no flag forbids it.
-    pub fn touch_accessed(&mut self, ino: Ino, at: Timestamp, caller: &Caller) -> Outcome<()> {
+    /// Sets those times of a node that `times` names, as they are: no other time changes, and no flag forbids it.
+    pub fn set_times(&mut self, ino: Ino, times: &Times, caller: &Caller) -> Outcome<()> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.inode(ino)?;
-            inode.set_time(Time::Accessed, at);
+            times.accessed.into_iter().for_each(|at| inode.set_time(Time::Accessed, at));
+            times.modified.into_iter().for_each(|at| inode.set_time(Time::Modified, at));
+            times.changed.into_iter().for_each(|at| inode.set_time(Time::Changed, at));
             transaction.put_inode(&inode)
         })
     }
@@ -115,7 +100,7 @@ impl Ext4 {
     ) -> Outcome<()> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
-            let end = check_blocks(&inode, first, count)?;
+            let end = check_blocks(first, count)?;
             for (logical, len, extent) in transaction.pieces(&inode, first, end)? {
                 if extent.is_none() {
                     transaction.fill_hole(&mut inode, logical, len, true)?;
@@ -124,7 +109,6 @@ impl Ext4 {
             if !keep_size {
                 inode.set_size(inode.size().max(end * BLOCK_BYTES as u64));
             }
-            inode.touch(caller.now);
             transaction.put_inode(&inode)
         })
     }
@@ -133,12 +117,10 @@ impl Ext4 {
     pub fn punch(&mut self, ino: Ino, first: u64, count: u64, caller: &Caller) -> Outcome<()> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
-            check_removable(&inode)?;
             let end = first.saturating_add(count).min(LOGICAL_END);
             for part in transaction.cut_extents(&mut inode, first, end)? {
                 transaction.free_extent(&mut inode, &part)?;
             }
-            inode.touch(caller.now);
             transaction.put_inode(&inode)
         })
     }
@@ -153,7 +135,7 @@ impl Ext4 {
     ) -> Outcome<()> {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
-            let end = check_blocks(&inode, first, count)?;
+            let end = check_blocks(first, count)?;
             for (logical, len, extent) in transaction.pieces(&inode, first, end)? {
                 match extent {
                     None => {
@@ -165,7 +147,6 @@ impl Ext4 {
                     Some(_) => {}
                 }
             }
-            inode.touch(caller.now);
             transaction.put_inode(&inode)
         })
     }
@@ -191,9 +172,8 @@ fn new_run(extent: &Extent, was: Was) -> NewRun {
     }
 }
 
-/// The end of a range of blocks that may be written.
-fn check_blocks(inode: &Inode, first: u64, count: u64) -> Outcome<u64> {
-    check_mutable(inode)?;
+/// The end of a range of blocks that a file may have.
+fn check_blocks(first: u64, count: u64) -> Outcome<u64> {
     match first.checked_add(count) {
         Some(end) if end <= LOGICAL_END => Ok(end),
         _ => Err(fail(

@@ -1,6 +1,6 @@
 //! Names in directories: finding, listing, adding and removing them.
 //!
-//! Entries never move, so a cookie, the position of an entry plus one, stays good while others come and go. Directories
+//! Entries never move, so a cookie, which has the position of an entry plus one, stays good while others come and go. Directories
 //! grow by a block when no block has room for a name, and never shrink.
 
 use crate::Ext4;
@@ -26,6 +26,10 @@ pub(crate) struct Found {
     physical: u64,
 }
 
+/// A cookie's lower bits are a position in the directory plus one, its upper ones the directory's blocks at the start of the listing.
+const END_SHIFT: u32 = 32;
+const POSITION_MASK: u64 = (1 << END_SHIFT) - 1;
+
 impl Ext4 {
     /// The inode that a name leads to; `.` and `..` are names.
     pub fn lookup(&mut self, parent: Ino, name: &[u8]) -> Outcome<Attributes> {
@@ -38,6 +42,9 @@ impl Ext4 {
     }
 
     /// Entries after the one that `after` is the cookie of (0: from the start), at most `entries_max`; none at the end.
+    ///
+    /// Cookies also say where the directory ended at the start of the listing. What is added behind that place is not listed, so that a
+    /// loop which makes files while it lists them comes to an end.
     pub fn read_directory(
         &mut self,
         ino: Ino,
@@ -49,7 +56,16 @@ impl Ext4 {
             if directory.is_in_memory {
                 return Ok(Vec::new());
             }
-            transaction.list(&directory, after, entries_max)
+            let (end, after) = match (after >> END_SHIFT, after & POSITION_MASK) {
+                (0, after) => (directory.size().div_ceil(BLOCK_BYTES as u64), after),
+                (end, after) => (end, after),
+            };
+            let mut listed = transaction.list(&directory, after, entries_max)?;
+            listed.retain(|entry| entry.cookie <= end * BLOCK_BYTES as u64);
+            for entry in &mut listed {
+                entry.cookie |= end << END_SHIFT;
+            }
+            Ok(listed)
         })
     }
 }

@@ -18,6 +18,7 @@ impl Ext4 {
             return;
         }
         self.holds.remove(&ino.0);
+        self.nameless.remove(&ino);
         let Some(orphan) = self.orphans.remove(&ino) else { return };
         for extent in orphan.extents.values() {
             let range = extent.physical..extent.physical + u64::from(extent.len);

@@ -21,6 +21,8 @@ pub const SYNC_FLAG: u32 = 0x8;
 pub const IMMUTABLE_FLAG: u32 = 0x10;
 /// It only grows (`chattr +a`).
 pub const APPEND_FLAG: u32 = 0x20;
+/// A backup leaves it out.
+pub const NODUMP_FLAG: u32 = 0x40;
 /// Reading does not change its time of access (`chattr +A`).
 pub const NOATIME_FLAG: u32 = 0x80;
 /// Changes of the names of a directory are durable when they are answered (`chattr +D`).
@@ -30,8 +32,13 @@ pub(crate) const TOPDIR_FLAG: u32 = 0x2_0000;
 pub(crate) const HUGE_FLAG: u32 = 0x4_0000;
 pub(crate) const EXTENTS_FLAG: u32 = 0x8_0000;
 /// What users may set: sync, immutable, append, nodump, noatime, dirsync, topdir.
-pub const USER_FLAGS: u32 =
-    SYNC_FLAG | IMMUTABLE_FLAG | APPEND_FLAG | 0x40 | NOATIME_FLAG | DIRSYNC_FLAG | TOPDIR_FLAG;
+pub const USER_FLAGS: u32 = SYNC_FLAG
+    | IMMUTABLE_FLAG
+    | APPEND_FLAG
+    | NODUMP_FLAG
+    | NOATIME_FLAG
+    | DIRSYNC_FLAG
+    | TOPDIR_FLAG;
 /// What users see: the above, extents and huge file among them.
 const VISIBLE_FLAGS: u32 = USER_FLAGS | HUGE_FLAG | EXTENTS_FLAG | INDEX_FLAG;
 /// What a new inode takes from its directory: sync, nodump, noatime, dirsync.
@@ -261,18 +268,34 @@ impl Inode {
         Timestamp { seconds, nanoseconds: (extra >> 2).min(999_999_999) }
     }
 
-    /// Times that cannot be stored become the nearest that can.
+    /// Times that cannot be stored become the nearest that can. The first and the last second have no fraction, as Linux has it
+    /// (`timestamp_truncate`).
     pub(crate) fn set_time(&mut self, which: Time, time: Timestamp) {
         let (at, extra_at) = which.places();
-        if self.has_extra(extra_at + 4) {
-            let seconds = time.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX) + (3 << 32));
+        let has_extra = self.has_extra(extra_at + 4);
+        let first = i64::from(i32::MIN);
+        let last = i64::from(i32::MAX) + if has_extra { 3 << 32 } else { 0 };
+        let seconds = time.seconds.clamp(first, last);
+        if has_extra {
+            let is_limit = seconds == first || seconds == last;
+            let nanoseconds = if is_limit { 0 } else { time.nanoseconds.min(999_999_999) };
             let epoch = (seconds - i64::from(seconds as i32)) >> 32;
             self.set_u32(at, seconds as u32);
-            self.set_u32(extra_at, epoch as u32 & 3 | time.nanoseconds.min(999_999_999) << 2);
+            self.set_u32(extra_at, epoch as u32 & 3 | nanoseconds << 2);
         } else if which != Time::Created {
-            let seconds = time.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
             self.set_u32(at, seconds as u32);
         }
+    }
+
+    /// Times of change of contents and metadata.
+    pub(crate) fn times(&self) -> (Timestamp, Timestamp) {
+        (self.time(Time::Modified), self.time(Time::Changed))
+    }
+
+    /// Sets what [`Inode::times`] gave.
+    pub(crate) fn set_times(&mut self, (modified, changed): (Timestamp, Timestamp)) {
+        self.set_time(Time::Modified, modified);
+        self.set_time(Time::Changed, changed);
     }
 
     /// Contents and metadata are of now.
@@ -387,12 +410,18 @@ mod tests {
             inode.time(Time::Created)
         };
         let (first, last) = (-0x8000_0000, 0x3_7FFF_FFFF);
-        for seconds in [first, -1, 0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 32, last] {
+        let inside =
+            [first + 1, -1, 0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 32, last - 1];
+        for seconds in inside {
             let expected = Timestamp { seconds, nanoseconds: 999_999_999 };
             assert_eq!(stored(&mut inode, seconds), expected);
         }
-        assert_eq!(stored(&mut inode, i64::MIN).seconds, first);
-        assert_eq!(stored(&mut inode, i64::MAX).seconds, last);
+        for (seconds, nearest) in
+            [(i64::MIN, first), (first, first), (last, last), (i64::MAX, last)]
+        {
+            let expected = Timestamp { seconds: nearest, nanoseconds: 0 };
+            assert_eq!(stored(&mut inode, seconds), expected);
+        }
     }
 
     #[test]

@@ -83,7 +83,9 @@ mod xattrs;
 
 pub use error::{Errno, Error, OpenError, Outcome, Stop};
 pub use geometry::Geometry;
-pub use inode::{APPEND_FLAG, DIRSYNC_FLAG, IMMUTABLE_FLAG, NOATIME_FLAG, SYNC_FLAG, USER_FLAGS};
+pub use inode::{
+    APPEND_FLAG, DIRSYNC_FLAG, IMMUTABLE_FLAG, NOATIME_FLAG, NODUMP_FLAG, SYNC_FLAG, USER_FLAGS,
+};
 pub use types::*;
 
 use nearhead_basics::NumberHash;
@@ -120,6 +122,8 @@ pub struct Ext4 {
     orphans: BTreeMap<Ino, orphan::Orphan>,
     /// Inodes without a name that are too large to be freed at once.
     parked: BTreeSet<Ino>,
+    /// Those of them that never had a name and may get one.
+    nameless: BTreeSet<Ino>,
     indexes: index::Indexes,
     inodes_made: u64,
     /// Where the search for blocks goes on in each group.

@@ -43,7 +43,7 @@ impl Ext4 {
         })
     }
 
-    /// One more name for an inode that is no directory.
+    /// One more name for an inode that is no directory, or the first of one that was made without.
     pub fn link(
         &mut self,
         ino: Ino,
@@ -51,7 +51,8 @@ impl Ext4 {
         name: &[u8],
         caller: &Caller,
     ) -> Outcome<Attributes> {
-        self.run_change(caller, |transaction| {
+        let is_nameless = self.nameless.contains(&ino);
+        let linked = self.run_change(caller, |transaction| {
             check_own_name(name, Errno::Exists)?;
             let mut inode = transaction.inode(ino)?;
             let kind = match inode.kind() {
@@ -61,7 +62,7 @@ impl Ext4 {
                 }
                 Some(kind) => kind,
             };
-            if inode.is_in_memory || transaction.is_parked(ino) {
+            if inode.is_in_memory || transaction.is_parked(ino) && !is_nameless {
                 return Err(fail(Errno::NoEntry, format!("inode {} has lost its names", ino.0)));
             }
             check_removable(&inode)?;
@@ -74,13 +75,20 @@ impl Ext4 {
             if transaction.find(&directory, name)?.is_some() {
                 return Err(exists(parent, name));
             }
+            if is_nameless {
+                transaction.unpark(&mut inode, caller.now)?;
+                // It may be lost+found itself.
+                directory = transaction.living_directory(parent)?;
+            }
             transaction.add_name(&mut directory, name, ino, kind, caller.now)?;
             inode.set_links(inode.links() + 1);
             inode.set_time(Time::Changed, caller.now);
             transaction.put_inode(&directory)?;
             transaction.put_inode(&inode)?;
             transaction.attributes_of(&inode)
-        })
+        })?;
+        self.nameless.remove(&ino);
+        Ok(linked)
     }
 }
 

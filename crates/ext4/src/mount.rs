@@ -69,6 +69,7 @@ impl Ext4 {
             holds: HashMap::default(),
             orphans: BTreeMap::new(),
             parked: BTreeSet::new(),
+            nameless: BTreeSet::new(),
             indexes: Indexes::new(options.seed),
             inodes_made: 0,
             cursors: HashMap::default(),

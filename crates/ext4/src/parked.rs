@@ -1,16 +1,18 @@
-//! Files that are too large to be freed at once: parked in lost+found under a name of ours, freed step by step.
+//! Files without a name of a client's: those too large to be freed at once, freed step by step, and those that never had one
+//! (`O_TMPFILE`). All are parked in lost+found under a name of ours.
 //!
 //! To everybody else such a file has no name. On disk it always has one, so that the image is clean whenever the machine
 //! stops; the next mount finds it there and goes on. A file that somebody holds is left alone until it is released. Only a
-//! name that says the number of the very inode it leads to is believed.
+//! name that says the number of the very inode it leads to is believed. `lost+found` keeps its times: no client changed it.
 
 use crate::Ext4;
+use crate::attributes::check_mutable;
 use crate::directory::Found;
 use crate::error::{Errno, Outcome, Stop, fail};
 use crate::extent_node;
 use crate::inode::{Inode, Time};
 use crate::transaction::Transaction;
-use crate::types::{Caller, FileKind, Ino, NewNode, ROOT, Timestamp};
+use crate::types::{Attributes, Caller, FileKind, Ino, NewNode, ROOT, Timestamp};
 
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 const PREFIX: &str = ".nearhead-removed-";
@@ -32,7 +34,44 @@ impl Ext4 {
     }
 }
 
+impl Ext4 {
+    /// Makes a file without a name, as `open(2)` with `O_TMPFILE` does in the directory `parent`. It goes with its last reference, unless
+    /// [`Ext4::link`] gives it a name before. The caller holds it at once.
+    pub fn make_nameless(
+        &mut self,
+        parent: Ino,
+        new: &NewNode,
+        caller: &Caller,
+    ) -> Outcome<Attributes> {
+        let made = self.run_change(caller, |transaction| {
+            if new.kind != FileKind::Regular {
+                return Err(fail(Errno::Invalid, "only files are made without a name"));
+            }
+            let mut directory = transaction.living_directory(parent)?;
+            check_mutable(&directory)?;
+            let inode = transaction.make_inode(&mut directory, new, caller)?;
+            let ino = inode.ino;
+            transaction.park(inode, caller.now)?;
+            let inode = transaction.inode(ino)?;
+            transaction.attributes_of(&inode)
+        })?;
+        self.nameless.insert(made.ino);
+        Ok(made)
+    }
+}
+
 impl Transaction<'_> {
+    /// A file that never had a name loses the one of ours; it is to get another. A client may have moved ours: then it stays.
+    pub(crate) fn unpark(&mut self, inode: &mut Inode, now: Timestamp) -> Outcome<()> {
+        if let Some((mut directory, entry)) = self.find_parked_name(inode.ino)? {
+            self.remove_name(&mut directory, &name_of(inode.ino), &entry, now)?;
+            self.put_inode(&directory)?;
+            inode.set_links(0);
+        }
+        self.parked.insert(inode.ino, false);
+        Ok(())
+    }
+
     pub(crate) fn is_parked(&self, ino: Ino) -> bool {
         let own = self.parked.get(&ino).copied();
         own.unwrap_or_else(|| self.fs.parked.contains(&ino))
@@ -49,7 +88,9 @@ impl Transaction<'_> {
                 return Err(fail(Errno::Exists, text));
             }
         } else {
+            let times = directory.times();
             self.add_name(&mut directory, &name, inode.ino, FileKind::Regular, now)?;
+            directory.set_times(times);
             self.put_inode(&directory)?;
         }
         inode.set_links(1);
@@ -95,7 +136,9 @@ impl Transaction<'_> {
         inode.set_size(0);
         extent_node::format(inode.content_mut(), extent_node::ROOT_ENTRIES_MAX, 0);
         self.put_inode(&inode)?;
+        let times = directory.times();
         self.remove_name(&mut directory, &name_of(ino), &entry, now)?;
+        directory.set_times(times);
         self.put_inode(&directory)?;
         self.parked.insert(ino, false);
         self.remove_inode(inode, now)

@@ -1,4 +1,4 @@
-//! Moving names: over others, not over others, and in exchange.
+//! Moving names: over others, not over others, in exchange, and with a whiteout under the old name.
 //!
 //! All that can refuse comes before the first change. A directory that moves to another parent takes its `..` with it, and
 //! may not move below itself.
@@ -10,10 +10,21 @@ use crate::error::{Errno, Outcome, corrupt, fail};
 use crate::inode::{Inode, Time};
 use crate::make::exists;
 use crate::transaction::Transaction;
-use crate::types::{Caller, FileKind, Ino, ROOT, Removed, Rename, Timestamp};
+use crate::types::{Caller, FileKind, Ino, NewNode, ROOT, Rename, Renamed, Timestamp};
 
 /// More directories above each other than any path has.
 const DEPTH_MAX: usize = 100_000;
+
+/// The node that an overlay takes for a name that is gone.
+const WHITEOUT: NewNode =
+    NewNode { kind: FileKind::CharDevice, mode: 0, umask: 0, device: 0, target: None };
+
+/// The old name, and the node that stays under it.
+#[derive(Clone, Copy)]
+struct Old<'a> {
+    name: &'a [u8],
+    whiteout: Option<&'a Inode>,
+}
 
 /// A name with what it leads to.
 struct End {
@@ -23,7 +34,7 @@ struct End {
 }
 
 impl Ext4 {
-    /// Moves a name; says what lost its name by that.
+    /// Moves a name; returns the inodes that were removed or made by that.
     pub fn rename(
         &mut self,
         from: Ino,
@@ -32,17 +43,21 @@ impl Ext4 {
         new_name: &[u8],
         how: Rename,
         caller: &Caller,
-    ) -> Outcome<Option<Removed>> {
+    ) -> Outcome<Renamed> {
         self.run_change(caller, |transaction| {
             check_own_name(name, Errno::Invalid)?;
             check_own_name(new_name, Errno::Invalid)?;
             let source = transaction.living_directory(from)?;
             let target = transaction.living_directory(to)?;
             transaction.must_find(&source, name)?;
-            let Some(moved) = transaction.end_of(&source, name)? else { return Ok(None) };
+            let Some(moved) = transaction.end_of(&source, name)? else {
+                return Ok(Renamed::default());
+            };
             let other = transaction.end_of(&target, new_name)?;
             match (&other, how) {
-                (Some(_), Rename::NoReplace) => return Err(exists(to, new_name)),
+                (Some(_), Rename::NoReplace | Rename::WhiteoutNoReplace) => {
+                    return Err(exists(to, new_name));
+                }
                 (None, Rename::Exchange) => {
                     let text = format!("directory {} lacks the name to exchange with", to.0);
                     return Err(fail(Errno::NoEntry, text));
@@ -50,7 +65,7 @@ impl Ext4 {
                 _ => {}
             }
             if other.as_ref().is_some_and(|other| other.inode.ino == moved.inode.ino) {
-                return Ok(None);
+                return Ok(Renamed::default());
             }
             check_removable(&source)?;
             check_removable(&moved.inode)?;
@@ -58,6 +73,12 @@ impl Ext4 {
             transaction.check_no_loop(&moved.inode, to)?;
             let mut names = Names { source, target: (from != to).then_some(target) };
             let now = caller.now;
+            let whiteout = if how.leaves_whiteout() {
+                Some(transaction.make_inode(&mut names.source, &WHITEOUT, caller)?)
+            } else {
+                None
+            };
+            let old = Old { name, whiteout: whiteout.as_ref() };
             let removed = match other {
                 Some(other) if how == Rename::Exchange => {
                     transaction.check_no_loop(&other.inode, from)?;
@@ -67,15 +88,15 @@ impl Ext4 {
                 Some(other) => {
                     transaction.check_replaceable(&moved, &other, new_name)?;
                     let other_inode = other.inode.clone();
-                    transaction.replace(&mut names, name, moved, &other, now)?;
+                    transaction.replace(&mut names, old, moved, &other, now)?;
                     Some(transaction.lose_name(other_inode, now)?)
                 }
                 None => {
-                    transaction.move_name(&mut names, name, moved, new_name, now)?;
+                    transaction.move_name(&mut names, old, moved, new_name, now)?;
                     None
                 }
             };
-            Ok(removed)
+            Ok(Renamed { removed, whiteout: whiteout.map(|inode| inode.ino) })
         })
     }
 }
@@ -153,10 +174,26 @@ impl Transaction<'_> {
         self.put_inode(&moved)
     }
 
+    /// The old name goes, or leads to its whiteout.
+    fn leave_name(
+        &mut self,
+        directory: &mut Inode,
+        old: Old<'_>,
+        found: &Found,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let Some(whiteout) = old.whiteout else {
+            return self.remove_name(directory, old.name, found, now);
+        };
+        self.redirect_name(directory, found, whiteout.ino, FileKind::CharDevice)?;
+        directory.touch(now);
+        self.put_inode(whiteout)
+    }
+
     fn move_name(
         &mut self,
         names: &mut Names,
-        name: &[u8],
+        old: Old<'_>,
         moved: End,
         new_name: &[u8],
         now: Timestamp,
@@ -167,7 +204,7 @@ impl Transaction<'_> {
             self.lose_directory(&mut names.source);
         }
         self.add_name(names.target(), new_name, moved.inode.ino, moved.kind, now)?;
-        self.remove_name(&mut names.source, name, &moved.found, now)?;
+        self.leave_name(&mut names.source, old, &moved.found, now)?;
         self.put_directories(names)?;
         self.put_moved(moved.inode, now)
     }
@@ -176,7 +213,7 @@ impl Transaction<'_> {
     fn replace(
         &mut self,
         names: &mut Names,
-        name: &[u8],
+        old: Old<'_>,
         moved: End,
         other: &End,
         now: Timestamp,
@@ -190,7 +227,7 @@ impl Transaction<'_> {
         }
         self.redirect_name(names.target(), &other.found, moved.inode.ino, moved.kind)?;
         names.target().touch(now);
-        self.remove_name(&mut names.source, name, &moved.found, now)?;
+        self.leave_name(&mut names.source, old, &moved.found, now)?;
         self.put_directories(names)?;
         self.put_moved(moved.inode, now)
     }

@@ -171,6 +171,17 @@ pub struct AttributeChange {
     pub clears_privileges: bool,
 }
 
+/// Times of a node that [`crate::Ext4::set_times`] sets; those that are `None` stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// atime.
+    pub accessed: Option<Timestamp>,
+    /// mtime.
+    pub modified: Option<Timestamp>,
+    /// ctime.
+    pub changed: Option<Timestamp>,
+}
+
 /// How a file system is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -228,6 +239,26 @@ pub enum Rename {
     NoReplace,
     /// Both names change places.
     Exchange,
+    /// As `Replace`, and a whiteout stays under the old name: a character device 0/0, which an overlay takes for a name that is gone.
+    Whiteout,
+    /// As `NoReplace`, and a whiteout stays under the old name.
+    WhiteoutNoReplace,
+}
+
+impl Rename {
+    /// Whether the old name stays, with a whiteout.
+    pub fn leaves_whiteout(self) -> bool {
+        matches!(self, Self::Whiteout | Self::WhiteoutNoReplace)
+    }
+}
+
+/// Inodes that a rename removed or made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renamed {
+    /// The inode that lost the new name.
+    pub removed: Option<Removed>,
+    /// The whiteout under the old name.
+    pub whiteout: Option<Ino>,
 }
 
 /// Whether setting an extended attribute may make or replace it.

@@ -23,7 +23,6 @@ const PREFIXES: &[(u8, &str)] = &[
     (1, "user."),
     (4, "trusted."),
     (6, "security."),
-    (7, "system."),
 ];
 
 impl Ext4 {
@@ -130,7 +129,7 @@ fn split(name: &[u8]) -> Outcome<(u8, &[u8])> {
         }
     }
     let text = format!(
-        "attribute {:?}: expected user., trusted., security. or system.",
+        "attribute {:?}: expected user., trusted., security. or an access list",
         String::from_utf8_lossy(name)
     );
     Err(fail(Errno::NotSupported, text))

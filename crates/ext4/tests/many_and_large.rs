@@ -131,6 +131,8 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     let mut driven = Driven::mounted(disk, options());
     driven.commit();
     let free = driven.fs.statistics().free;
+    let times = |of: &nearhead_ext4::Attributes| (of.modified, of.changed);
+    let before = times(&driven.at("lost+found"));
     let file = scattered(&mut driven);
     driven.fs.hold(file);
     let removed = driven.run(|fs| fs.unlink(ROOT, b"scattered", &root_at(5))).unwrap();
@@ -142,6 +144,7 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert!(!driven.run(|fs| fs.work_off(&root_at(6))).unwrap());
     driven.write(file, 55_000, 2, 9).unwrap();
     // Whoever removes it by the name that we gave it changes nothing.
+    assert_eq!(times(&driven.at("lost+found")), before, "no client changed it");
     let lost = driven.at("lost+found").ino;
     let name = format!(".nearhead-removed-{}", file.0);
     let removed = driven.run(|fs| fs.unlink(lost, name.as_bytes(), &root_at(6))).unwrap();
@@ -149,6 +152,7 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert_eq!(driven.at(&format!("lost+found/{name}")).ino, file);
     driven.commit();
     driven.disk.check(&scratch, "parked again");
+    let before = times(&driven.at("lost+found"));
     driven.fs.release(file);
     let mut steps = 0;
     loop {
@@ -167,6 +171,7 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
         }
     }
     assert!(steps > 3, "{steps}");
+    assert_eq!(times(&driven.at("lost+found")), before, "no client changed it");
     assert_eq!(driven.run(|fs| fs.attributes(file)).unwrap_err().errno, Errno::NoEntry);
     assert_eq!(driven.fs.statistics().free, free);
 }

@@ -1,11 +1,11 @@
 //! Times of access: kept in memory, told to whoever asks, and written by commits that write everything anyway, or at the end.
 //!
 //! Reading makes nothing durable and no commit begin, so a crash may take times of access back. At most [`WAITING_MAX`] nodes wait; with
-//! many the next commit is the one of five seconds.
+//! many the next commit that is due writes them.
 
 use crate::core::Core;
 use crate::error::Halt;
-use nearhead_ext4::{Attributes, Ino, NOATIME_FLAG};
+use nearhead_ext4::{Attributes, Ino, NOATIME_FLAG, Times};
 
 /// When reading changes the time of access of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,10 +32,10 @@ impl Core {
         let (now, before) = (self.clock, attributes.accessed);
         let is_wanted = match self.access_times {
             AccessTimes::Never => false,
-            AccessTimes::Always => now > before,
+            AccessTimes::Always => now != before,
             AccessTimes::Relative => {
                 let is_old = now.seconds - before.seconds >= DAY;
-                now > before
+                now != before
                     && (before <= attributes.modified || before <= attributes.changed || is_old)
             }
         };
@@ -72,7 +72,8 @@ impl Core {
         let caller = self.by_itself();
         if let Some(ext4) = &mut self.ext4 {
             // Nobody misses it where it cannot be kept.
-            let _ = ext4.touch_accessed(ino, at, &caller);
+            let times = Times { accessed: Some(at), ..Times::default() };
+            let _ = ext4.set_times(ino, &times, &caller);
         }
     }
 

@@ -9,17 +9,17 @@
 //! 4. *recording*: all changed metadata and those runs are one atomic write. What one does not take follows in the next, each with
 //!    the metadata of what it brings.
 //!
-//! Packing is in [`crate::packing`].
+//! Packing is in [`crate::packing`], what a commit has to bring in [`crate::commit_scope`].
 //!
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
-use crate::core::{BLOCK, COMMIT_AFTER, Core};
-use crate::error::{FsError, Halt};
+use crate::core::{BLOCK, Core};
+use crate::error::FsError;
 use crate::file::File;
 use crate::io::Purpose;
 use crate::mounted::Phase;
 use crate::packing::Packed;
-use crate::waiting::Waiter;
+use crate::replacing::Bounds;
 use crate::write_out::Placed;
 use nearhead_disk::{Nanos, RangeSet};
 use nearhead_ext4::{ChangesId, Ino};
@@ -27,9 +27,6 @@ use nearhead_journal::{Placement, Unit};
 use nearhead_service::Operation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
-pub(crate) const CHANGES_MAX: usize = 96;
 
 /// What of a commit a record leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,20 +67,28 @@ pub(crate) struct Commit {
     wants_all: bool,
     /// The same for whatever became old, which nobody waits for.
     wants_old: bool,
-    /// The one under way takes times of access along.
+    /// The one under way brings all that is old, since then.
+    pub(crate) old_since: Option<Nanos>,
+    /// When the last one ended that answered clients.
+    pub(crate) ended_at: Option<Nanos>,
+    /// It takes times of access along.
     pub(crate) takes_access_times: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
-    next_files: BTreeSet<Ino>,
-    next_times: BTreeSet<Ino>,
+    pub(crate) next_files: BTreeSet<Ino>,
+    pub(crate) next_times: BTreeSet<Ino>,
     /// The same of the one under way.
     pub(crate) files: Vec<Ino>,
     pub(crate) times: BTreeSet<Ino>,
     /// Of its files, what was dirty when it began: it brings that and no more, or it would never end beside somebody who goes on writing.
     pub(crate) dirty: BTreeMap<Ino, RangeSet>,
     /// Those of its files that somebody waits for.
-    asked: BTreeSet<Ino>,
+    pub(crate) asked: BTreeSet<Ino>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
+    /// Replaced content that has to be in it.
+    pub(crate) bounds: Bounds,
+    /// Its next record is made although write-outs that it waits for are under way.
+    pub(crate) is_early: bool,
     /// Written in place, and not flushed.
     pub(crate) placed: Vec<Placed>,
     /// Those that the flush under way covers, or that are flushed.
@@ -113,6 +118,8 @@ impl Default for Commit {
             is_wanted: false,
             wants_all: false,
             takes_access_times: false,
+            old_since: None,
+            ended_at: None,
             wants_old: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
@@ -121,6 +128,8 @@ impl Default for Commit {
             dirty: BTreeMap::new(),
             asked: BTreeSet::new(),
             awaited: BTreeSet::new(),
+            bounds: Bounds::default(),
+            is_early: false,
             placed: Vec::new(),
             flushed: Vec::new(),
             to_pack: Vec::new(),
@@ -143,6 +152,11 @@ impl Commit {
 
     pub(crate) fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// Whether the record under way is followed by another one of the same packing.
+    pub(crate) fn goes_on_packing(&self) -> bool {
+        self.rest == Rest::FitsNoMore
     }
 
     /// Number of the first one that has not begun.
@@ -190,6 +204,7 @@ impl Commit {
     /// A write-out came to its end; there is something to flush unless it failed.
     pub(crate) fn note_end_of(&mut self, slot: u32, placed: Option<Placed>) {
         self.awaited.remove(&slot);
+        self.bounds.note_end_of(slot);
         self.placed.extend(placed);
     }
 
@@ -200,57 +215,12 @@ impl Commit {
 }
 
 impl Core {
-    /// The commit that makes durable what was done to a node until now; none if all of it is.
-    pub(crate) fn durable_at(&mut self, ino: Ino, data_only: bool) -> Option<u64> {
-        let file = self.files.get(&ino)?;
-        let has_data = file.has_unsaved_data() || file.is_packed;
-        let has_times = file.written_at.is_some() && !data_only;
-        if (has_data || has_times) && !file.is_gone {
-            self.commit.want();
-            self.commit.next_files.insert(ino);
-            if !data_only {
-                self.commit.next_times.insert(ino);
-            }
-            return Some(self.commit.next());
-        }
-        let changed_in = file.changed_in;
-        if changed_in <= self.commit.committed {
-            return None;
-        }
-        if changed_in == self.commit.running {
-            self.commit.want();
-        }
-        Some(changed_in)
-    }
-
-    /// Changed blocks of metadata beyond which a commit begins: fewer where records are small.
-    fn changes_max(&self) -> usize {
-        CHANGES_MAX.min(self.record_blocks_max() * 3 / 8)
-    }
-
-    /// Whether half of that is changed.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.ext4.as_ref().is_none_or(|ext4| ext4.changes_len() >= self.changes_max() / 2)
-    }
-
-    /// Whether so much metadata is changed, or beside it packed, that nothing more may be changed.
-    pub(crate) fn is_commit_due_by_size(&self) -> bool {
-        self.record_len() >= self.changes_max()
-    }
-
-    /// When a commit begins by itself.
-    pub(crate) fn commit_due_at(&self) -> Option<Nanos> {
-        let waits = self.commit.step == Step::Idle && self.phase == Phase::Serving;
-        self.changed_at.filter(|_| waits).map(|at| at + COMMIT_AFTER)
-    }
-
     /// Begins a commit that is due, and goes on with the one under way.
     pub(crate) fn advance_commit(&mut self) {
         if !matches!(self.phase, Phase::Serving | Phase::Closing) {
             return;
         }
-        let is_old = self.commit_due_at().is_some_and(|at| at <= self.now);
-        if is_old || self.is_pressed() {
+        if self.do_what_is_due() || self.is_pressed() {
             self.commit.want_old();
         }
         if self.is_commit_due_by_size() {
@@ -261,26 +231,12 @@ impl Core {
             self.work_off();
         }
         if self.commit.step == Step::Idle && self.commit.is_wanted {
+            if self.is_half_due() {
+                self.commit.want_old();
+            }
             self.begin_commit();
         } else if self.commit.step == Step::Placing {
             self.go_on_with_commit();
-        }
-    }
-
-    /// Frees the next part of large files that are gone.
-    fn work_off(&mut self) {
-        if self.phase != Phase::Serving || self.options.ext4.read_only {
-            return;
-        }
-        let caller = self.by_itself();
-        match self.ext4().and_then(|ext4| ext4.work_off(&caller).map_err(Halt::from)) {
-            Ok(true) => {
-                self.note_unsaved();
-                self.runnable.push_back(Waiter::Rest);
-            }
-            // What it cannot do now is tried at the next turn, or at the next mount.
-            Ok(false) | Err(Halt::Fails(_)) => {}
-            Err(halt) => drop(self.park(Waiter::Rest, halt)),
         }
     }
 
@@ -292,17 +248,19 @@ impl Core {
         let is_for_all = std::mem::take(&mut commit.wants_all);
         let is_for_old = std::mem::take(&mut commit.wants_old) || is_for_all;
         commit.takes_access_times = is_for_old;
+        commit.old_since = None;
         let mut asked = files.clone();
         if is_for_old {
             // Also those without a name that are held: their pages are to leave memory.
             let changed = self
                 .files
                 .iter()
-                .filter(|(_, file)| file.has_unsaved_data() || file.written_at.is_some());
+                .filter(|(_, file)| file.has_unsaved_data() || file.has_pending_times());
             let all: Vec<Ino> = changed.map(|(ino, _)| *ino).collect();
             files.extend(all.iter().copied());
             commit.times.extend(all);
-            self.changed_at = None;
+            commit.old_since = Some(self.changed_at.take().unwrap_or(self.now));
+            self.has_written_back = false;
             if is_for_all {
                 asked.clone_from(&files);
             }
@@ -331,8 +289,10 @@ impl Core {
     fn place_files(&mut self) {
         self.commit.step = Step::Placing;
         for ino in self.commit.files.clone() {
-            let Some(file) = self.files.get(&ino) else { continue };
-            for run in self.runs_in_place(file) {
+            let is_asked = self.commit.asked.contains(&ino);
+            let file = self.files.get(&ino).filter(|file| is_asked || !file.is_quiet_wanted);
+            let Some(file) = file else { continue };
+            for run in self.not_bound(ino, self.runs_in_place(file)) {
                 self.begin_write_out(ino, run);
             }
         }
@@ -345,7 +305,7 @@ impl Core {
     }
 
     /// What of a file goes in place.
-    fn runs_in_place(&self, file: &File) -> Vec<Range<u64>> {
+    pub(crate) fn runs_in_place(&self, file: &File) -> Vec<Range<u64>> {
         let all = 0..u64::MAX;
         // One without a name has no metadata on the disk that a record could bring.
         if file.is_gone {
@@ -369,18 +329,25 @@ impl Core {
         }
         match self.commit.step {
             Step::Placing => {
-                if !self.commit.awaited.is_empty() {
-                    if self.is_commit_due_by_size() || self.waiting.awaits_changes() {
-                        self.record(Rest::MoreToPlace);
-                    }
+                let is_early = !self.commit.awaited.is_empty();
+                let is_full = self.is_commit_due_by_size() || self.waiting.awaits_changes();
+                if is_early && !is_full {
                     return;
                 }
-                if self.commit.placed.is_empty() {
-                    self.begin_packing();
-                } else {
+                self.close_bounds();
+                if self.commit.bounds.are_under_way() {
+                    return;
+                }
+                if is_early && !self.commit.bounds.has_closed() {
+                    return self.record(Rest::MoreToPlace);
+                }
+                self.commit.is_early = is_early;
+                if self.needs_flush() {
                     self.commit.step = Step::Flushing;
                     self.commit.flush_begins();
                     self.io.ask(Purpose::Flush, Operation::Flush);
+                } else {
+                    self.begin_packing();
                 }
             }
             Step::Packing => self.pack(),
@@ -418,6 +385,10 @@ impl Core {
             Rest::Nothing => {}
             Rest::FitsNoMore => {
                 self.settle_commits();
+                if self.may_end_here() {
+                    self.leave_rest();
+                    return self.record(Rest::Nothing);
+                }
                 return self.go_on_packing();
             }
             Rest::MoreToPlace => {
@@ -435,6 +406,7 @@ impl Core {
         self.commit.committed = self.commit.running - 1;
         self.settle_commits();
         let mut ready = self.waiting.committed(self.commit.committed);
+        self.commit.ended_at = (!ready.is_empty()).then_some(self.now);
         ready.extend(self.waiting.quiet_came());
         self.wake(ready);
         for ino in std::mem::take(&mut self.commit.files) {

@@ -17,7 +17,7 @@ use crate::waiting::{Waiter, Waiting};
 use crate::write_out::WriteOut;
 use nearhead_basics::Slab;
 use nearhead_disk::{Buffer, BufferMut, Nanos, Payload};
-use nearhead_ext4::{BLOCK_BYTES, Ext4, Ino, Timestamp};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ext4, Ino, Timestamp};
 use nearhead_service::{Operation, Reply, ServiceInfo};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,8 +30,8 @@ pub(crate) const KEPT_FOR_SMALL_PAGES: usize = (8 << 20) / BLOCK_BYTES;
 pub(crate) const SMALL_WRITE_PAGES_MAX: u64 = 16;
 /// Pages that are clean and kept because they may be changed in part again.
 const IDLE_PAGES_MAX: usize = (16 << 20) / BLOCK_BYTES;
-/// What was changed is made durable after so long without anybody asking for it (as ext4 does).
-pub(crate) const COMMIT_AFTER: Nanos = Nanos::from_secs(5);
+/// Default of [`FsOptions::commit_after`]: a fifth of ext4's, as a commit near the head costs little.
+pub const COMMIT_AFTER: Nanos = Nanos::from_secs(1);
 
 /// The shared state.
 pub(crate) struct Core {
@@ -62,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) now: Nanos,
     /// When something changed first that is not in a commit.
     pub(crate) changed_at: Option<Nanos>,
+    /// Bulk that waited since then went in place.
+    pub(crate) has_written_back: bool,
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
     pub(crate) counts: FsCounts,
@@ -97,6 +99,7 @@ impl Core {
             idle_pages: VecDeque::new(),
             now: Nanos::ZERO,
             changed_at: None,
+            has_written_back: false,
             clock: Timestamp::default(),
             counts: FsCounts::default(),
             access_times: AccessTimes::default(),
@@ -130,6 +133,7 @@ impl Core {
         self.forget_pages(ino, 0, u64::MAX);
         self.files.remove(&ino);
         self.accessed.remove(&ino);
+        self.commit.bounds.forget(ino);
     }
 
     /// The metadata of these nodes is part of the running transaction.
@@ -141,6 +145,21 @@ impl Core {
         self.note_unsaved();
     }
 
+    /// The same of nodes that a request changed at once. Where that moved the time of change in the metadata, no older one that waits
+    /// counts any more.
+    pub(crate) fn note_acted(&mut self, nodes: &[Ino], caller: &Caller) {
+        self.note_changed(nodes);
+        for ino in nodes {
+            if self.file(*ino).times.changed.is_none() {
+                continue;
+            }
+            let found = self.ext4().and_then(|ext4| ext4.attributes(*ino).map_err(Halt::from));
+            if found.is_ok_and(|found| found.changed == caller.now) {
+                self.file(*ino).times.changed = None;
+            }
+        }
+    }
+
     /// The metadata of a node is part of the running transaction, of which a record is made now: nothing has to follow it.
     pub(crate) fn note_packed(&mut self, ino: Ino) {
         let number = self.commit.running();
@@ -149,7 +168,12 @@ impl Core {
 
     /// Something is not durable.
     pub(crate) fn note_unsaved(&mut self) {
-        self.changed_at.get_or_insert(self.now);
+        self.note_unsaved_since(self.now);
+    }
+
+    /// The same, and it is so since then.
+    pub(crate) fn note_unsaved_since(&mut self, since: Nanos) {
+        self.changed_at = Some(self.changed_at.map_or(since, |at| at.min(since)));
     }
 
     /// Forgets what is known of a node if that is nothing.
@@ -162,6 +186,12 @@ impl Core {
 
     /// Whoever this is waits for what the halt says; gives back what can never be.
     pub(crate) fn park(&mut self, who: Waiter, halt: Halt) -> Result<(), FsError> {
+        if let Phase::Failed(error) = &self.phase
+            && !matches!(halt, Halt::Blocks(_) | Halt::Page { .. } | Halt::Fails(_))
+        {
+            // No commit and no write-out comes to its end any more; reads still do.
+            return Err(error.clone());
+        }
         match halt {
             Halt::Blocks(blocks) => {
                 for block in self.waiting.for_blocks(who, &blocks) {
@@ -191,6 +221,8 @@ impl Core {
                 self.commit.want();
                 self.waiting.for_settling(who);
             }
+            // The commit that is under way makes it.
+            Halt::Record => self.waiting.for_record(who),
             Halt::Quiet => {
                 // Some of what is under way ends with a commit only.
                 self.commit.want();

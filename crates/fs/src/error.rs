@@ -59,20 +59,25 @@ impl fmt::Display for FsError {
 
 impl std::error::Error for FsError {}
 
-/// Why something does not go on.
+/// Why something does not go on. Each reason has an end that comes: [`Core::park`](crate::core::Core) begins what leads to it, and after a
+/// failure of the volume refuses all but reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Halt {
-    /// Until these blocks of metadata are there.
+    /// Until these blocks of metadata are there: their reads are answered, with bytes or an error.
     Blocks(Vec<u64>),
-    /// Until this page of a file is there, which lies at this block.
+    /// Until this page of a file, stored at this block, is there: the same.
     Page { ino: nearhead_ext4::Ino, page: u64, block: u64 },
-    /// Until fewer pages wait to be written.
+    /// Until fewer pages wait to be written: write-outs end, and with half of the pages in none a commit begins.
     Room,
-    /// Until what was freed is durable, and may be used again.
+    /// Until what was freed is durable, and may be used again: a commit begins. ext4 says so only while there is such a thing.
     Commit,
-    /// Until the metadata that is changed is on its way: no more fits a record.
+    /// Until the metadata that is changed is on its way, as no more fits a record: a commit begins, and makes its record early if it
+    /// waits for write-outs itself. What no empty record has room for fails.
     Changes,
-    /// Until nothing of the file is on its way.
+    /// Until the record that is about to be made is, as what changes now would go into it without its data: the commit waits only for
+    /// write-outs that have their blocks.
+    Record,
+    /// Until nothing of the file is on its way: write-outs end and a commit begins; meanwhile no other bulk of the file goes out.
     Quiet,
     /// Never.
     Fails(FsError),

@@ -4,18 +4,19 @@ use crate::ahead::Steps;
 use crate::error::FsError;
 use crate::pages::Pages;
 use nearhead_disk::RangeSet;
-use nearhead_ext4::{Attributes, BLOCK_BYTES, Timestamp};
+use nearhead_ext4::{Attributes, BLOCK_BYTES, Times, Timestamp};
 
 /// One node that is in use.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct File {
     /// Differs between two nodes that had the same number: what was begun for one is not the other's.
     pub(crate) incarnation: u64,
     pub(crate) pages: Pages,
     /// Length of a file, if it is not that of its metadata.
     pub(crate) size: Option<u64>,
-    /// When it was written last, if its metadata does not say so yet.
-    pub(crate) written_at: Option<Timestamp>,
+    /// Times that its metadata does not have yet: those of the last write, unless a later request set or moved one.
+    pub(crate) times: Times,
     /// Write-outs under way.
     pub(crate) writing: u32,
     /// Those that came to their end and were not flushed.
@@ -34,6 +35,10 @@ pub(crate) struct File {
     pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
+    /// It never had a name.
+    pub(crate) is_nameless: bool,
+    /// A request waits until nothing of it is on its way: no bulk of it begins meanwhile but for a commit.
+    pub(crate) is_quiet_wanted: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
     /// How its last writes follow each other.
@@ -45,10 +50,19 @@ impl File {
     pub(crate) fn told(&self, mut attributes: Attributes) -> Attributes {
         attributes.size = self.size.unwrap_or(attributes.size);
         attributes.blocks_512 += self.pages.without_block_len() as u64 * (BLOCK_BYTES as u64 / 512);
-        if let Some(at) = self.written_at {
-            (attributes.modified, attributes.changed) = (at, at);
-        }
+        attributes.modified = self.times.modified.unwrap_or(attributes.modified);
+        attributes.changed = self.times.changed.unwrap_or(attributes.changed);
         attributes
+    }
+
+    /// Its content changed at `now`.
+    pub(crate) fn note_written(&mut self, now: Timestamp) {
+        (self.times.modified, self.times.changed) = (Some(now), Some(now));
+    }
+
+    /// Whether its metadata lacks a time.
+    pub(crate) fn has_pending_times(&self) -> bool {
+        self.times != Times::default()
     }
 
     /// Whether something of its content is not durable.
@@ -67,7 +81,7 @@ impl File {
             && self.pages.is_empty()
             && !self.has_unsaved_data()
             && !self.is_packed
-            && self.written_at.is_none()
+            && !self.has_pending_times()
             && self.error.is_none()
     }
 }

@@ -1,7 +1,7 @@
 //! Flags of files and directories as `lsattr` shows and `chattr` changes them: those that the inode has, and one more for durability-only.
 //!
-//! What a flag forbids is refused where it is tried: here, in writes and in [`nearhead_ext4`]. A file becomes immutable only once what was
-//! written to it before is durable, as nothing of it may be put into its place after that.
+//! What a flag forbids is refused where it is tried: here, in writes and in [`nearhead_ext4`]. It counts at once, and what was written
+//! before still goes to its place afterwards, as on ext4: nothing waits for that.
 
 use crate::core::{BLOCK, Core};
 use crate::durability::{ATTRIBUTE, ONLY};
@@ -44,23 +44,17 @@ impl Core {
         let before = attributes.flags | self.durability_flag(ino, &attributes)?;
         let changed = (before ^ flags) & mask;
         self.check_flags(&attributes, before, changed, caller)?;
-        let is_frozen = changed & flags & IMMUTABLE_FLAG != 0;
-        if is_frozen
-            && self.files.get(&ino).is_some_and(|file| file.has_unsaved_data() || file.is_packed)
-        {
-            self.durable_at(ino, false);
-            return Err(Halt::Commit);
-        }
         let is_durable = flags & DURABILITY_ONLY_FLAG != 0;
         if changed & DURABILITY_ONLY_FLAG != 0 {
             self.set_durability_only(ino, &attributes, is_durable, caller)?;
         }
-        if changed & USER_FLAGS != 0 {
+        // Setting flags that are set moves the time of change as well (ext4).
+        if changed & USER_FLAGS != 0 || changed == 0 {
             let flags = Some(before & !mask | flags & mask);
             let change = AttributeChange { flags, ..AttributeChange::default() };
             self.ext4()?.set_attributes(ino, &change, caller)?;
         }
-        self.note_changed(&[ino]);
+        self.note_acted(&[ino], caller);
         Ok(Answer::Nothing)
     }
 

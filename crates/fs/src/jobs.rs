@@ -269,6 +269,10 @@ impl Core {
                 self.commit.want_all();
                 Ok(Tried::Until(self.commit.next()))
             }
+            Op::Closed { ino } => {
+                self.try_closed(*ino)?;
+                Ok(Tried::Done(Answer::Nothing))
+            }
             Op::SetAttributes { ino, change, size } => {
                 self.try_set_attributes(*ino, change, *size, caller).map(Tried::Done)
             }

@@ -13,8 +13,10 @@
 
 mod access;
 mod ahead;
+mod background;
 mod changed_bytes;
 mod commit;
+mod commit_scope;
 mod core;
 mod durability;
 mod error;
@@ -29,6 +31,7 @@ mod packing;
 mod pages;
 mod reading;
 mod record_room;
+mod replacing;
 mod report;
 mod request;
 mod room;
@@ -38,6 +41,7 @@ mod write_out;
 mod writing;
 
 pub use access::AccessTimes;
+pub use core::COMMIT_AFTER;
 pub use durability::DurableName;
 pub use error::FsError;
 pub use flags::DURABILITY_ONLY_FLAG;

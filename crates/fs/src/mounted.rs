@@ -27,6 +27,9 @@ pub struct FsOptions {
     pub small_run_bytes_max: u64,
     /// Largest atomic write of the service.
     pub record_bytes_max: u64,
+    /// Longest time from a change to the commit that makes it durable without an `fsync` (`-o commit=`); [`crate::COMMIT_AFTER`] by
+    /// default. With an idle disk the commit comes earlier.
+    pub commit_after: Nanos,
     /// Now.
     pub mounted_at: Timestamp,
 }
@@ -147,7 +150,7 @@ impl<S: Service> Mounted<S> {
     /// When to call [`Mounted::drive`] again.
     pub fn wake(&self) -> Wake<'_> {
         let mut wake = self.service.wake();
-        let own = self.core.commit_due_at();
+        let own = self.core.next_due_at();
         wake.at = [wake.at, own].into_iter().flatten().min();
         wake
     }
@@ -212,7 +215,7 @@ impl Core {
     /// Whether a change is in memory alone. Times of access do not count.
     fn is_unsaved(&self) -> bool {
         let is_unsaved =
-            |file: &File| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some());
+            |file: &File| !file.is_gone && (file.has_unsaved_data() || file.has_pending_times());
         !self.commit.is_idle()
             || self.files.values().any(is_unsaved)
             || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed())

@@ -44,7 +44,12 @@ impl Core {
             }
             Op::Flags { ino } => self.try_flags(*ino),
             Op::GetXattr { ino, name } => Ok(Answer::Value(self.ext4()?.get_xattr(*ino, name)?)),
-            Op::ListXattrs { ino } => Ok(Answer::Names(self.ext4()?.list_xattrs(*ino)?)),
+            Op::ListXattrs { ino } => {
+                let mut names = self.ext4()?.list_xattrs(*ino)?;
+                // As on ext4 (xattr(7)).
+                names.retain(|name| caller.uid == 0 || !name.starts_with(b"trusted."));
+                Ok(Answer::Names(names))
+            }
             _ => self.try_change(operation, caller),
         }
     }
@@ -60,25 +65,33 @@ impl Core {
                 if is_durable {
                     self.make_durability_only(made.ino, caller);
                 }
-                self.note_changed(&[*parent, made.ino]);
+                self.note_acted(&[*parent, made.ino], caller);
+                Ok(self.referred(made))
+            }
+            Op::MakeNameless { parent, new } => {
+                let made = self.ext4()?.make_nameless(*parent, new, caller)?;
+                self.forget_file(made.ino);
+                self.file(made.ino).is_nameless = true;
+                self.note_acted(&[made.ino], caller);
                 Ok(self.referred(made))
             }
             Op::Link { ino, parent, name } => {
                 let linked = self.ext4()?.link(*ino, *parent, name, caller)?;
-                self.note_changed(&[*parent, *ino]);
+                self.file(*ino).is_nameless = false;
+                self.note_acted(&[*parent, *ino], caller);
                 Ok(self.referred(linked))
             }
             Op::Unlink { parent, name } => {
                 let ino = self.ext4()?.lookup(*parent, name)?.ino;
                 self.note_durability_only_cut(ino)?;
                 let removed = self.ext4()?.unlink(*parent, name, caller)?;
-                self.note_changed(&[*parent, removed.ino]);
+                self.note_acted(&[*parent, removed.ino], caller);
                 self.note_removed(removed);
                 Ok(Answer::Nothing)
             }
             Op::RemoveDirectory { parent, name } => {
                 let removed = self.ext4()?.remove_directory(*parent, name, caller)?;
-                self.note_changed(&[*parent, removed.ino]);
+                self.note_acted(&[*parent, removed.ino], caller);
                 self.note_removed(removed);
                 Ok(Answer::Nothing)
             }
@@ -87,25 +100,32 @@ impl Core {
                 if *how == Rename::Exchange {
                     moved.push(self.ext4()?.lookup(*to, new_name)?.ino);
                 }
-                let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
-                self.note_changed(&[*from, *to]);
-                self.note_changed(&moved);
-                if let Some(removed) = replaced {
-                    self.note_changed(&[removed.ino]);
+                self.bind_moved(moved[0], *to, new_name, *how)?;
+                let renamed = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
+                self.note_acted(&[*from, *to], caller);
+                self.note_acted(&moved, caller);
+                if let Some(whiteout) = renamed.whiteout {
+                    // Its number may have been another's.
+                    self.forget_file(whiteout);
+                    self.note_acted(&[whiteout], caller);
+                }
+                if let Some(removed) = renamed.removed {
+                    self.bind(moved[0]);
+                    self.note_acted(&[removed.ino], caller);
                     self.note_removed(removed);
                 }
                 Ok(Answer::Nothing)
             }
             Op::SetXattr { ino, name, value, how } => {
                 self.ext4()?.set_xattr(*ino, name, value, *how, caller)?;
-                self.note_changed(&[*ino]);
+                self.note_acted(&[*ino], caller);
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
             Op::SetFlags { ino, flags, mask } => self.try_set_flags(*ino, *flags, *mask, caller),
             Op::RemoveXattr { ino, name } => {
                 self.ext4()?.remove_xattr(*ino, name, caller)?;
-                self.note_changed(&[*ino]);
+                self.note_acted(&[*ino], caller);
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
@@ -142,10 +162,10 @@ impl Core {
             }
             let file = self.file(ino);
             if change.modified.is_some() {
-                file.written_at = None;
+                file.times.modified = None;
             }
         }
-        self.note_changed(&[ino]);
+        self.note_acted(&[ino], caller);
         self.try_attributes(ino).map(Answer::Node)
     }
 
@@ -174,14 +194,16 @@ impl Core {
     fn drop_references(&mut self, ino: Ino, count: u64) -> Result<(), Halt> {
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
         let before = file.references;
-        if file.is_gone && before <= count && file.writing > 0 {
+        let is_gone = file.is_gone || file.is_nameless;
+        if is_gone && before <= count && file.writing > 0 {
             // Its blocks are anybody's then.
             return Err(Halt::Quiet);
         }
         file.references = before.saturating_sub(count);
-        let (is_last, is_gone) = (before > 0 && file.references == 0, file.is_gone);
+        let is_last = before > 0 && file.references == 0;
         if is_last {
             self.give_up_ahead(ino);
+            self.commit.bounds.note_released(ino);
             self.ext4()?.release(ino);
         }
         if is_last && is_gone {

@@ -11,7 +11,7 @@ use crate::fragments::{RecordBlock, extents_of};
 use crate::io::Purpose;
 use crate::write_out::Placed;
 use nearhead_disk::{BufferMut, Payload, RangeSet};
-use nearhead_ext4::{BLOCK_BYTES, Changes, Ino, Was};
+use nearhead_ext4::{BLOCK_BYTES, Changes, Ino, Times, Was};
 use nearhead_service::Operation;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,10 +40,18 @@ enum Packing {
 
 impl Core {
     pub(crate) fn begin_packing(&mut self) {
-        self.commit.to_pack.clone_from(&self.commit.files);
-        for ino in self.commit.files.clone() {
-            self.file(ino).is_packed = true;
+        // The last is packed first: this record has all that is bound to it, then what clients wait for.
+        let bound = self.commit.bounds.closed();
+        let of_bound = |ino: &Ino| bound.contains(ino);
+        let files = self.commit.files.iter().filter(|ino| !of_bound(ino) && !self.commit.is_early);
+        let (asked, old): (Vec<Ino>, Vec<Ino>) =
+            files.copied().partition(|ino| self.is_asked_for(*ino));
+        let to_pack: Vec<Ino> = old.into_iter().chain(asked).chain(bound.iter().copied()).collect();
+        for ino in &to_pack {
+            self.file(*ino).is_packed = true;
         }
+        self.commit.flushed.sort_by_key(|placed| of_bound(&placed.ino));
+        self.commit.to_pack = to_pack;
         self.go_on_packing();
     }
 
@@ -54,7 +62,12 @@ impl Core {
 
     pub(crate) fn pack(&mut self) {
         match self.try_pack() {
+            Ok(_) if self.commit.is_early => self.record(Rest::MoreToPlace),
             Ok(Packing::Done) => self.record(Rest::Nothing),
+            Ok(Packing::Full) if self.may_end_here() => {
+                self.leave_rest();
+                self.record(Rest::Nothing);
+            }
             Ok(Packing::Full) => self.record(Rest::FitsNoMore),
             Err(Halt::Commit) if !self.commit.was_full => self.record(Rest::NeedsRoom),
             Err(Halt::Commit) => {
@@ -63,9 +76,13 @@ impl Core {
                 for ino in std::mem::take(&mut self.commit.to_pack) {
                     self.lose_pages(ino, &error);
                 }
-                self.record(Rest::Nothing);
+                let is_early = self.commit.is_early;
+                self.record(if is_early { Rest::MoreToPlace } else { Rest::Nothing });
             }
-            Err(Halt::Changes) if !self.is_record_empty() => self.record(Rest::FitsNoMore),
+            Err(Halt::Changes) if !self.is_record_empty() => {
+                let is_early = self.commit.is_early;
+                self.record(if is_early { Rest::MoreToPlace } else { Rest::FitsNoMore });
+            }
             Err(Halt::Fails(error)) => {
                 self.leave_out(&error);
                 self.pack();
@@ -91,7 +108,7 @@ impl Core {
             }
         } else if let Some(ino) = self.commit.to_pack.pop() {
             self.lose_pages(ino, error);
-            self.file(ino).written_at = None;
+            self.file(ino).times = Times::default();
         }
     }
 
@@ -174,6 +191,8 @@ impl Core {
     fn grow_to(&mut self, ino: Ino, reached: u64) -> Result<(), Halt> {
         let caller = self.by_itself();
         self.ext4()?.grow(ino, reached, &caller)?;
+        // The inode is in the record anyway, and a length without the time of the write that made it would be older than its content.
+        self.pack_times(ino)?;
         let file = self.file(ino);
         if file.size == Some(reached) {
             file.size = None;
@@ -247,20 +266,31 @@ impl Core {
 
     fn pack_length_and_times(&mut self, ino: Ino, grows: bool, is_whole: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
-        let (size, written_at) = (file.size, file.written_at);
-        if let Some(size) = size.filter(|_| is_whole) {
+        let size = file.size;
+        // Of what is bound all up to its length at that time is durable or in the record.
+        let bound = self.commit.bounds.closed_size(ino);
+        let reached = if is_whole { size } else { size.min(bound) };
+        if let Some(size) = reached {
             self.grow_to(ino, size)?;
             self.note_packed(ino);
         }
-        let Some(at) = written_at else { return Ok(()) };
-        // Where only data is asked for its time may wait, unless the inode changes anyway.
-        if grows || self.commit.times.contains(&ino) {
-            let mut caller = self.by_itself();
-            caller.now = at;
-            self.ext4()?.touch_written(ino, false, &caller)?;
-            self.file(ino).written_at = None;
+        // Where only data is asked for its times may wait, unless the inode changes anyway.
+        let file = self.files.get(&ino).filter(|file| file.has_pending_times());
+        if file.is_some() && (grows || self.commit.times.contains(&ino)) {
+            self.pack_times(ino)?;
             self.pack_access_time(ino);
             self.note_packed(ino);
+        }
+        Ok(())
+    }
+
+    /// The times of a file that its metadata lacks.
+    fn pack_times(&mut self, ino: Ino) -> Result<(), Halt> {
+        let times = self.file(ino).times;
+        if times != Times::default() {
+            let caller = self.by_itself();
+            self.ext4()?.set_times(ino, &times, &caller)?;
+            self.file(ino).times = Times::default();
         }
         Ok(())
     }
@@ -284,7 +314,11 @@ impl Core {
             self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
             self.commit.freed = changes.freed;
         }
+        self.commit.is_early = false;
+        self.commit.bounds.note_recorded();
         let ready = self.waiting.changes_taken();
+        self.wake(ready);
+        let ready = self.waiting.record_made();
         self.wake(ready);
         // The parts of a commit count as one: whoever comes between two of them waits for the next commit.
         if rest == Rest::Nothing {

@@ -78,6 +78,11 @@ impl Pages {
         self.without_block.len()
     }
 
+    /// How many of these have no block yet.
+    pub(crate) fn without_block_within(&self, range: &Range<u64>) -> u64 {
+        self.without_block.range(range.clone()).count() as u64
+    }
+
     /// Whether nothing is known of any page, nor is about to be.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_number.is_empty() && self.awaited.is_empty()

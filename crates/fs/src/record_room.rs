@@ -37,7 +37,7 @@ impl Core {
 
     /// Whether not even waiting for the next one would make more room.
     pub(crate) fn is_record_empty(&self) -> bool {
-        self.record_len() == 0
+        self.record_len() == 0 && self.commit.bounds.pages() == 0
     }
 
     /// Blocks of data that the record still takes.

@@ -59,6 +59,8 @@ pub enum FsOperation {
     ReadLink { ino: Ino },
     /// A new node, which is held as by a look-up.
     Make { parent: Ino, name: Vec<u8>, new: NewNode },
+    /// A new file without a name, which is held as by a look-up and gone with its last reference, unless it is linked.
+    MakeNameless { parent: Ino, new: NewNode },
     /// One name of a node less.
     Unlink { parent: Ino, name: Vec<u8> },
     /// An empty directory less.
@@ -75,6 +77,9 @@ pub enum FsOperation {
     Sync { ino: Ino, data_only: bool },
     /// All that was done is to be durable.
     SyncAll,
+    /// A descriptor of a file was closed (`FUSE_FLUSH` or `FUSE_RELEASE`): if its old content was cut away (`O_TRUNC`), the new one is
+    /// written out at once. Makes nothing durable by itself, and is answered without a commit.
+    Closed { ino: Ino },
     /// Entries of a directory behind the one with this cookie.
     ReadDirectory { ino: Ino, after: u64, entries_max: usize },
     /// The value of an extended attribute.
@@ -126,6 +131,7 @@ impl FsOperation {
             self,
             Self::Lookup { .. }
                 | Self::Forget { .. }
+                | Self::Closed { .. }
                 | Self::Attributes { .. }
                 | Self::ReadLink { .. }
                 | Self::Read { .. }

@@ -3,12 +3,12 @@
 //! Blocks are taken away only while nothing of the file is on its way to them.
 
 use crate::core::{BLOCK, Core};
-use crate::error::{EFBIG, EINVAL, FsError, Halt};
+use crate::error::{EFBIG, EINVAL, EROFS, FsError, Halt};
 use crate::flags::check_changeable;
 use crate::pages::{Update, changed};
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
-use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place, Times};
 use std::ops::Range;
 
 /// Pages of one step of reserving and punching: 64 of the usual groups of 128 MiB, each of which is a changed block of metadata.
@@ -25,6 +25,13 @@ enum Becomes {
 }
 
 impl Core {
+    /// Nothing of the file is on its way to its blocks. Until then only commits write it out, or it might never be so next to a writer.
+    fn wait_until_quiet(&mut self, ino: Ino) -> Result<(), Halt> {
+        let file = self.file(ino);
+        file.is_quiet_wanted = file.is_busy();
+        if file.is_quiet_wanted { Err(Halt::Quiet) } else { Ok(()) }
+    }
+
     /// The file has this length.
     pub(crate) fn try_cut(&mut self, ino: Ino, size: u64, caller: &Caller) -> Result<(), Halt> {
         let attributes = self.regular(ino)?;
@@ -32,7 +39,7 @@ impl Core {
         let before = attributes.size;
         if size == before {
             // POSIX: the times change all the same.
-            self.file(ino).written_at = Some(caller.now);
+            self.file(ino).note_written(caller.now);
             self.note_unsaved();
             return Ok(());
         }
@@ -42,14 +49,13 @@ impl Core {
             if self.file(ino).has_unsaved_data() {
                 check_length(size)?;
                 let file = self.file(ino);
-                (file.size, file.written_at) = (Some(size), Some(caller.now));
+                file.size = Some(size);
+                file.note_written(caller.now);
                 self.note_changed(&[ino]);
                 return Ok(());
             }
         } else {
-            if self.file(ino).is_busy() {
-                return Err(Halt::Quiet);
-            }
+            self.wait_until_quiet(ino)?;
             self.zero_tail(ino, size)?;
             self.note_durability_only_cut(ino)?;
         }
@@ -63,7 +69,15 @@ impl Core {
         let file = self.file(ino);
         let is_ahead = !is_told && on_disk != size;
         file.size = is_ahead.then_some(size);
-        file.written_at = (!is_told).then_some(caller.now);
+        if is_told {
+            // The metadata has them.
+            file.times = Times::default();
+        } else {
+            file.note_written(caller.now);
+        }
+        if size == 0 {
+            self.note_cut(ino);
+        }
         self.note_changed(&[ino]);
         Ok(())
     }
@@ -117,6 +131,9 @@ impl Core {
         change: RoomChange,
         caller: &Caller,
     ) -> Result<Answer, Halt> {
+        if self.options.ext4.read_only {
+            return Err(FsError::new(EROFS, "mounted read-only").into());
+        }
         let attributes = self.regular(ino)?;
         let only_grows = matches!(change, RoomChange::Reserve | RoomChange::ReserveBeyond);
         check_changeable(&attributes, only_grows)?;
@@ -127,9 +144,7 @@ impl Core {
         if range.end > i64::MAX as u64 || range.end / BLOCK >= u64::from(u32::MAX) {
             return Err(FsError::new(EFBIG, "fallocate: past the longest file").into());
         }
-        if self.file(ino).is_busy() {
-            return Err(Halt::Quiet);
-        }
+        self.wait_until_quiet(ino)?;
         if matches!(change, RoomChange::Reserve | RoomChange::Zero) && range.end > size {
             self.zero_tail(ino, size)?;
         }
@@ -150,7 +165,7 @@ impl Core {
             }
         }
         let file = self.file(ino);
-        file.written_at = Some(caller.now);
+        file.note_written(caller.now);
         if matches!(change, RoomChange::Reserve | RoomChange::Zero) && range.end > size {
             file.size = Some(range.end);
         }
@@ -219,6 +234,12 @@ impl Core {
             self.forget_pages(ino, first, pages.end);
         }
         if becomes != Becomes::Hole {
+            let holes = self.ext4()?.map(ino, first, count)?;
+            let holes = holes.iter().filter(|run| run.place == Place::Hole);
+            // Room is kept for the pages of it that are in memory.
+            let kept = self.file(ino).pages.without_block_within(&pages);
+            let needed = holes.map(|run| run.len).sum::<u64>();
+            self.check_room(needed.saturating_sub(kept), caller)?;
             self.ext4()?.reserve(ino, first, count, true, caller)?;
             self.note_changed(&[ino]);
             self.has_blocks(ino, pages);

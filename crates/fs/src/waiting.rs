@@ -32,6 +32,7 @@ pub(crate) struct Waiting {
     quiet: Vec<Waiter>,
     settling: Vec<Waiter>,
     changes: Vec<Waiter>,
+    record: Vec<Waiter>,
     commits: BTreeMap<u64, Vec<Waiter>>,
 }
 
@@ -86,8 +87,22 @@ impl Waiting {
         std::mem::take(&mut self.changes)
     }
 
+    /// Until the record that is about to be made is.
+    pub(crate) fn for_record(&mut self, who: Waiter) {
+        self.record.push(who);
+    }
+
+    pub(crate) fn record_made(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.record)
+    }
+
     pub(crate) fn for_quiet(&mut self, who: Waiter) {
         self.quiet.push(who);
+    }
+
+    /// Whether anybody waits until a file has nothing on its way.
+    pub(crate) fn awaits_quiet(&self) -> bool {
+        !self.quiet.is_empty()
     }
 
     /// Until what was freed may be used again.
@@ -151,6 +166,7 @@ impl Waiting {
         all.append(&mut self.quiet);
         all.append(&mut self.settling);
         all.append(&mut self.changes);
+        all.append(&mut self.record);
         all.extend(std::mem::take(&mut self.commits).into_values().flatten());
         all
     }

@@ -7,7 +7,7 @@ use crate::core::{BLOCK, Core};
 use crate::error::{FsError, Halt};
 use crate::io::Purpose;
 use crate::waiting::Waiter;
-use nearhead_disk::{BufferMut, Payload};
+use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_ext4::{Caller, Ino, Place, Run};
 use nearhead_service::Operation;
 use std::ops::Range;
@@ -27,6 +27,15 @@ pub(crate) struct WriteOut {
     /// Some of its blocks count as unwritten.
     pub(crate) is_unwritten: bool,
     error: Option<FsError>,
+    /// When it began.
+    since: Nanos,
+}
+
+impl WriteOut {
+    /// Whether it has its blocks, and so waits for the volume alone.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.is_placed
+    }
 }
 
 /// A run that was written and not flushed.
@@ -57,6 +66,7 @@ impl Core {
             is_placed: false,
             is_unwritten: false,
             error: None,
+            since: self.now,
         });
         if is_awaited {
             self.commit.also_wait_for(slot);
@@ -212,8 +222,8 @@ impl Core {
         }
         self.note_idle(ino, kept.into_iter().collect());
         if placed.is_some() {
-            // To be flushed, and marked as written.
-            self.note_unsaved();
+            // To be flushed, and marked as written, no later than what was changed when it began.
+            self.note_unsaved_since(work.since);
         }
         self.commit.note_end_of(slot, placed);
         self.note_saved((pages.end - pages.start) as usize);

@@ -62,11 +62,11 @@ impl Core {
         if end > size && (offset > last || end < last + BLOCK) {
             self.zero_tail(ino, size)?;
         }
-        self.keep_room(without_block.iter().map(|run| run.end - run.start).sum())?;
+        self.keep_room(without_block.iter().map(|run| run.end - run.start).sum(), caller)?;
         // Nothing stops it from here on.
         self.put(ino, offset, data, &without_block);
         let file = self.file(ino);
-        file.written_at = Some(caller.now);
+        file.note_written(caller.now);
         if end > size {
             file.size = Some(end);
         }
@@ -129,19 +129,25 @@ impl Core {
     }
 
     /// Keeps room for so many blocks more.
-    fn keep_room(&mut self, blocks: u64) -> Result<(), Halt> {
+    fn keep_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
+        self.check_room(blocks, caller)?;
+        self.kept_blocks += blocks;
+        Ok(())
+    }
+
+    /// An error if there is no room for so many blocks more, besides what was promised. The reserve of the file system is root's alone.
+    pub(crate) fn check_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
         if blocks == 0 {
             return Ok(());
         }
-        let available = self.ext4()?.statistics().available;
-        if available >= self.kept_blocks + blocks + SPARE_BLOCKS {
-            self.kept_blocks += blocks;
+        let statistics = self.ext4()?.statistics();
+        let free = if caller.uid == 0 { statistics.free } else { statistics.available };
+        if free >= self.kept_blocks + blocks + SPARE_BLOCKS {
             return Ok(());
         }
-        let detail = format!(
-            "expected {blocks} free blocks, found {available} of which {} are promised",
-            self.kept_blocks
-        );
+        let kept = self.kept_blocks;
+        let detail =
+            format!("expected {blocks} free blocks, found {free} of which {kept} are promised");
         Err(FsError::new(ENOSPC, detail).into())
     }
 
@@ -176,7 +182,10 @@ impl Core {
         file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
         let pages = file.stream.0.div_ceil(BLOCK)..end / BLOCK;
         // What is being packed may count as written already, so its bytes come with the record.
-        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES || file.is_packed {
+        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES
+            || file.is_packed
+            || file.is_quiet_wanted
+        {
             return;
         }
         if self.commit.needs(ino, &pages) && !self.commit.waits_for_more() {
@@ -189,6 +198,7 @@ impl Core {
             Unit::Run => self.file(ino).pages.dirty_runs(pages),
             Unit::UpdateSequence => self.file(ino).pages.runs_in_place(pages),
         };
+        let runs = self.not_bound(ino, runs);
         for run in runs {
             self.begin_write_out(ino, run);
         }

@@ -1,4 +1,5 @@
-//! Random lives of a file system that end in a crash at any request: e2fsck finds nothing, and what was synced is there.
+//! Random lives of a file system that end in a crash at any request: e2fsck finds nothing, what was synced is there with its times, and a
+//! name that was replaced without a sync has the old or the whole new content.
 //!
 //! A life is repeated by its seed: `NEARHEAD_FS_SEED=N cargo test -p nearhead-fs --test crashes`; `NEARHEAD_FS_LIVES=N` tries more.
 
@@ -8,7 +9,7 @@ mod support;
 
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
-use nearhead_ext4::{AttributeChange, FileKind, Ino, ROOT, Rename};
+use nearhead_ext4::{AttributeChange, FileKind, Ino, ROOT, Rename, Timestamp};
 use nearhead_format::AckMode;
 use nearhead_fs::{Answer, FsOperation, RoomChange};
 use nearhead_models::MemoryStore;
@@ -30,6 +31,16 @@ struct Model {
     bytes: Vec<u8>,
     /// All that was done to it and its name is durable.
     is_synced: bool,
+    /// Its times then: of its content, of the node.
+    times: Option<(Timestamp, Timestamp)>,
+    /// What was durable under this name before an unsynced file was renamed over it, to which nothing was done since.
+    replaced: Option<Vec<u8>>,
+}
+
+impl Model {
+    fn touched(&mut self) {
+        (self.is_synced, self.times, self.replaced) = (false, None, None);
+    }
 }
 
 struct Life<S> {
@@ -128,7 +139,7 @@ impl<S: Timed> Life<S> {
         let was_synced = self.files[&path].is_synced;
         let done = self.client.try_ask(FsOperation::Write { ino, offset, data, is_durable });
         let model = self.files.entry(path.clone()).or_default();
-        model.is_synced = false;
+        model.touched();
         match done {
             Some(Ok(_)) => {
                 let end = (offset + len) as usize;
@@ -176,7 +187,7 @@ impl<S: Timed> Life<S> {
         let operation = FsOperation::SetAttributes { ino, change, size: Some(size) };
         let done = self.client.try_ask(operation);
         let model = self.files.entry(path.clone()).or_default();
-        model.is_synced = false;
+        model.touched();
         match done {
             Some(Ok(_)) => {
                 model.bytes.resize(size as usize, 0);
@@ -194,7 +205,7 @@ impl<S: Timed> Life<S> {
             [RoomChange::Reserve, RoomChange::Punch, RoomChange::Zero][self.below(3) as usize];
         let done = self.client.try_ask(FsOperation::ChangeRoom { ino, offset, len, change });
         let model = self.files.entry(path.clone()).or_default();
-        model.is_synced = false;
+        model.touched();
         match done {
             Some(Ok(_)) => {
                 let end = (offset + len) as usize;
@@ -224,15 +235,17 @@ impl<S: Timed> Life<S> {
             how: Rename::Replace,
         };
         let done = self.client.try_ask(operation);
+        let target = self.files.get(&new_path).cloned().unwrap_or_default();
+        let replaced = (target.is_synced && target.ino.is_some()).then_some(target.bytes);
         for path in [&path, &new_path] {
-            self.files.entry(path.clone()).or_default().is_synced = false;
+            self.files.entry(path.clone()).or_default().touched();
         }
         match done {
             Some(Ok(_)) => {
                 assert!(is_there, "{}: {path} was renamed and is not there", self.told);
                 if path != new_path {
                     let model = self.files.insert(path, Model::default()).unwrap_or_default();
-                    self.files.insert(new_path, model);
+                    self.files.insert(new_path, Model { replaced, ..model });
                 }
                 true
             }
@@ -247,7 +260,7 @@ impl<S: Timed> Life<S> {
     fn unlink(&mut self) -> bool {
         let (parent, name, path) = self.any_name();
         let there = self.files.get(&path).and_then(|model| model.ino);
-        self.files.entry(path.clone()).or_default().is_synced = false;
+        self.files.entry(path.clone()).or_default().touched();
         let name = name.into_bytes();
         match self.client.try_ask(FsOperation::Unlink { parent, name }) {
             Some(Ok(_)) => {
@@ -293,10 +306,7 @@ impl<S: Timed> Life<S> {
     fn sync(&mut self) -> bool {
         let Some((path, ino)) = self.any_file() else { return true };
         match self.client.try_ask(FsOperation::Sync { ino, data_only: false }) {
-            Some(Ok(_)) => {
-                self.files.entry(path).or_default().is_synced = true;
-                true
-            }
+            Some(Ok(_)) => self.note_synced(&path, ino),
             Some(Err(error)) => panic!("{}: sync of {path}: {error}", self.told),
             None => false,
         }
@@ -306,11 +316,23 @@ impl<S: Timed> Life<S> {
         match self.client.try_ask(FsOperation::SyncAll) {
             Some(Ok(_)) => {
                 self.files.values_mut().for_each(|model| model.is_synced = true);
-                true
+                let there =
+                    self.files.iter().filter_map(|(path, it)| Some((path.clone(), it.ino?)));
+                let there: Vec<(String, Ino)> = there.collect();
+                there.iter().all(|(path, ino)| self.note_synced(path, *ino))
             }
             Some(Err(error)) => panic!("{}: sync: {error}", self.told),
             None => false,
         }
+    }
+
+    fn note_synced(&mut self, path: &str, ino: Ino) -> bool {
+        let found = self.client.try_ask(FsOperation::Attributes { ino });
+        let Some(Ok(Answer::Node(node))) = found else { return false };
+        let model = self.files.get_mut(path).unwrap();
+        (model.is_synced, model.replaced) = (true, None);
+        model.times = Some((node.modified, node.changed));
+        true
     }
 
     /// Until it is over, or nothing is answered any more.
@@ -333,6 +355,10 @@ impl<S: Timed> Life<S> {
                 continue;
             };
             let ino = found.unwrap_or_else(|| panic!("{}: {path} is gone", self.told));
+            let node = client.ask(FsOperation::Attributes { ino });
+            let Ok(Answer::Node(node)) = node else { panic!("{}: {path}: {node:?}", self.told) };
+            let times = Some((node.modified, node.changed));
+            assert!(model.times.is_none() || times == model.times, "{}: {path}", self.told);
             let read = client.read(ino, 0, 1 << 21);
             let differs = read.iter().zip(&model.bytes).position(|(one, other)| one != other);
             assert!(
@@ -340,6 +366,19 @@ impl<S: Timed> Life<S> {
                 "{}: {path} has {} bytes, expected {}, first difference {differs:?}",
                 self.told,
                 read.len(),
+                model.bytes.len()
+            );
+        }
+        for (path, model) in &self.files {
+            let Some(old) = &model.replaced else { continue };
+            let ino = client.find(path).unwrap_or_else(|| panic!("{}: {path} is gone", self.told));
+            let read = client.read(ino, 0, 1 << 21);
+            assert!(
+                read == *old || read == model.bytes,
+                "{}: {path} has {} bytes, expected the {} from before it was replaced or the {} after",
+                self.told,
+                read.len(),
+                old.len(),
                 model.bytes.len()
             );
         }

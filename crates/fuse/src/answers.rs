@@ -1,137 +1,141 @@
-//! Whom to answer, and how each answer is said to the kernel.
+//! Receivers of the file system's answers: the kernel, each answer in the shape that its request wants, or a thread of this process.
 
 use crate::ioctls::{Told, told};
-use crate::words::{attributes, file_type, inode};
-use fuser::{
-    Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr,
-};
+use crate::protocol::answer::{Body, Listing};
+use crate::protocol::wire::{GetxattrOut, LseekOut, OPEN_KEEP_CACHE, OpenOut, StatfsOut, WriteOut};
+use crate::session::Reply;
+use crate::words::{attributes, entry, node, statx};
 use nearhead_disk::Payload;
-use nearhead_ext4::{Attributes, BLOCK_BYTES, DirectoryEntry};
+use nearhead_ext4::{BLOCK_BYTES, DirectoryEntry, FsStatistics};
 use nearhead_fs::{Answer, FsError};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use rustix::io::Errno;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
-/// How long the kernel may believe what it was told: nobody else changes it.
-const VALID: Duration = Duration::from_secs(3600);
+/// Bits of a mode below those that an entry of a listing has.
+const KIND_SHIFT: u32 = 12;
 
-/// Who waits for an answer.
+/// Receiver of an answer.
 pub(crate) enum Waiting {
-    Entry(ReplyEntry),
-    Created(ReplyCreate),
-    Attributes(ReplyAttr),
-    Empty(ReplyEmpty),
-    Data(ReplyData),
-    Written(ReplyWrite),
-    Directory(ReplyDirectory),
-    /// With how many bytes the kernel takes; 0 asks for their number.
-    Value(ReplyXattr, u32),
-    Statistics(ReplyStatfs),
-    Offset(ReplyLseek),
-    Ioctl(ReplyIoctl, Told),
+    Kernel(Reply, Shape),
     /// A thread of this process.
     Inside(Sender<Result<Answer, FsError>>),
-    Nobody,
+    /// The answer is dropped.
+    None,
+}
+
+/// Shape of an answer for the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Entry,
+    Created,
+    Attributes,
+    Statx,
+    Empty,
+    Data,
+    Written,
+    /// A listing of at most so many bytes.
+    Directory {
+        room: u32,
+    },
+    /// A value of at most so many bytes; 0 asks for its length.
+    Value {
+        room: u32,
+    },
+    Statistics,
+    Offset,
+    Ioctl(Told),
 }
 
 impl Waiting {
-    /// Says it to the kernel.
+    /// Hands the answer over.
     pub(crate) fn answer(self, result: Result<Answer, FsError>) {
-        if let Self::Inside(to) = self {
-            // Who has gone away needs none.
-            return drop(to.send(result));
-        }
-        match result {
-            Ok(answer) => self.succeed(answer),
-            Err(error) => self.fail(Errno::from_i32(error.errno)),
-        }
-    }
-
-    fn succeed(self, answer: Answer) {
-        match (self, answer) {
-            (Self::Entry(to), Answer::Node(node)) => {
-                to.entry(&VALID, &attributes(&node), generation(&node));
+        match (self, result) {
+            // A receiver that has gone away needs none.
+            (Self::Inside(to), result) => drop(to.send(result)),
+            (Self::Kernel(to, shape), Ok(answer)) => succeed(to, shape, answer),
+            (Self::Kernel(to, _), Err(error)) => {
+                to.error(Errno::from_raw_os_error(error.errno));
             }
-            (Self::Created(to), Answer::Node(node)) => {
-                let (told, flags) = (attributes(&node), FopenFlags::FOPEN_KEEP_CACHE);
-                to.created(&VALID, &told, generation(&node), FileHandle(0), flags);
-            }
-            (Self::Attributes(to), Answer::Node(node)) => to.attr(&VALID, &attributes(&node)),
-            (Self::Empty(to), _) => to.ok(),
-            (Self::Data(to), Answer::Bytes(parts)) => send_bytes(to, &parts),
-            (Self::Data(to), Answer::Value(bytes)) => to.data(&bytes),
-            (Self::Written(to), Answer::Written(len)) => to.written(len),
-            (Self::Directory(to), Answer::Entries(entries)) => send_entries(to, &entries),
-            (Self::Value(to, room), Answer::Value(bytes)) => send_value(to, room, &bytes),
-            (Self::Value(to, room), Answer::Names(names)) => {
-                let list: Vec<u8> =
-                    names.into_iter().flat_map(|name| [name, vec![0]]).flatten().collect();
-                send_value(to, room, &list);
-            }
-            (Self::Statistics(to), Answer::Statistics(of)) => to.statfs(
-                of.blocks,
-                of.free,
-                of.available,
-                of.inodes,
-                of.free_inodes,
-                BLOCK_BYTES as u32,
-                of.name_bytes_max,
-                BLOCK_BYTES as u32,
-            ),
-            (Self::Offset(to), Answer::Offset(offset)) => to.offset(offset as i64),
-            (Self::Ioctl(to, shape), answer) => to.ioctl(0, &told(shape, &answer)),
-            (Self::Nobody, _) => {}
-            (other, _) => other.fail(Errno::EIO),
-        }
-    }
-
-    fn fail(self, errno: Errno) {
-        match self {
-            Self::Entry(to) => to.error(errno),
-            Self::Created(to) => to.error(errno),
-            Self::Attributes(to) => to.error(errno),
-            Self::Empty(to) => to.error(errno),
-            Self::Data(to) => to.error(errno),
-            Self::Written(to) => to.error(errno),
-            Self::Directory(to) => to.error(errno),
-            Self::Value(to, _) => to.error(errno),
-            Self::Statistics(to) => to.error(errno),
-            Self::Offset(to) => to.error(errno),
-            Self::Ioctl(to, _) => to.error(errno),
-            Self::Inside(_) | Self::Nobody => {}
+            (Self::None, _) => {}
         }
     }
 }
 
-fn generation(node: &Attributes) -> Generation {
-    Generation(u64::from(node.generation))
-}
-
-fn send_bytes(to: ReplyData, parts: &[Payload]) {
-    if let [Payload::Bytes(bytes)] = parts {
-        return to.data(bytes);
+fn succeed(to: Reply, shape: Shape, answer: Answer) {
+    match (shape, answer) {
+        (Shape::Entry, Answer::Node(of)) => to.body(&Body::of(&entry(&of))),
+        (Shape::Created, Answer::Node(of)) => {
+            let opened = OpenOut { open_flags: OPEN_KEEP_CACHE, ..OpenOut::default() };
+            to.body(&Body::of(&entry(&of)).and(&opened));
+        }
+        (Shape::Attributes, Answer::Node(of)) => to.body(&Body::of(&attributes(&of))),
+        (Shape::Statx, Answer::Node(of)) => to.body(&Body::of(&statx(&of))),
+        (Shape::Empty, _) => to.done(),
+        (Shape::Data, Answer::Bytes(parts)) => send_bytes(to, &parts),
+        (Shape::Data, Answer::Value(bytes)) => to.parts(&[&bytes]),
+        (Shape::Written, Answer::Written(size)) => {
+            to.body(&Body::of(&WriteOut { size, padding: 0 }));
+        }
+        (Shape::Directory { room }, Answer::Entries(entries)) => to.body(&listing(room, &entries)),
+        (Shape::Value { room }, Answer::Value(bytes)) => send_value(to, room, &bytes),
+        (Shape::Value { room }, Answer::Names(names)) => {
+            let list: Vec<u8> =
+                names.into_iter().flat_map(|name| [name, vec![0]]).flatten().collect();
+            send_value(to, room, &list);
+        }
+        (Shape::Statistics, Answer::Statistics(of)) => to.body(&Body::of(&statistics(&of))),
+        (Shape::Offset, Answer::Offset(offset)) => to.body(&Body::of(&LseekOut { offset })),
+        (Shape::Ioctl(shape), answer) => to.body(&Body::ioctl(&told(shape, &answer))),
+        _ => to.error(Errno::IO),
     }
-    to.data(&nearhead_disk::bytes_of(parts));
 }
 
-fn send_entries(mut to: ReplyDirectory, entries: &[DirectoryEntry]) {
+fn statistics(of: &FsStatistics) -> StatfsOut {
+    StatfsOut {
+        blocks: of.blocks,
+        bfree: of.free,
+        bavail: of.available,
+        files: of.inodes,
+        ffree: of.free_inodes,
+        bsize: BLOCK_BYTES as u32,
+        namelen: of.name_bytes_max,
+        frsize: BLOCK_BYTES as u32,
+        ..StatfsOut::default()
+    }
+}
+
+/// Without a copy, unless a part has no bytes of its own.
+fn send_bytes(to: Reply, parts: &[Payload]) {
+    let slices: Option<Vec<&[u8]>> = parts
+        .iter()
+        .map(|part| match part {
+            Payload::Bytes(bytes) => Some(&bytes[..]),
+            _ => None,
+        })
+        .collect();
+    match slices {
+        Some(slices) => to.parts(&slices),
+        None => to.parts(&[&nearhead_disk::bytes_of(parts)]),
+    }
+}
+
+fn listing(room: u32, entries: &[DirectoryEntry]) -> Body {
+    let mut listing = Listing::new(room);
     for entry in entries {
-        let name = OsStr::from_bytes(&entry.name);
-        if to.add(inode(entry.ino), entry.cookie, file_type(entry.kind), name) {
+        let kind = u32::from(entry.kind.mode_bits()) >> KIND_SHIFT;
+        if !listing.push(node(entry.ino), entry.cookie, kind, &entry.name) {
             break;
         }
     }
-    to.ok();
+    listing.into_body()
 }
 
-fn send_value(to: ReplyXattr, room: u32, bytes: &[u8]) {
+fn send_value(to: Reply, room: u32, bytes: &[u8]) {
     if room == 0 {
-        to.size(bytes.len() as u32);
+        to.body(&Body::of(&GetxattrOut { size: bytes.len() as u32, padding: 0 }));
     } else if bytes.len() > room as usize {
-        to.error(Errno::ERANGE);
+        to.error(Errno::RANGE);
     } else {
-        to.data(bytes);
+        to.parts(&[bytes]);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The kernel checks who may change flags, and which; what it does not know, our own, the file system checks.
 
-use fuser::Errno;
-use nearhead_ext4::{APPEND_FLAG, IMMUTABLE_FLAG, Ino, NOATIME_FLAG, SYNC_FLAG};
+use nearhead_ext4::{APPEND_FLAG, IMMUTABLE_FLAG, Ino, NOATIME_FLAG, NODUMP_FLAG, SYNC_FLAG};
 use nearhead_fs::{Answer, DURABILITY_ONLY_FLAG, FsOperation};
+use rustix::io::Errno;
 
 /// Bit of a number: the program gives bytes; gets bytes (ioctl.h).
 const GIVES: u32 = 1 << 30;
@@ -32,7 +32,7 @@ const EXTENDED: [(u32, u32); 5] = [
     (0x08, IMMUTABLE_FLAG),
     (0x10, APPEND_FLAG),
     (0x40, NOATIME_FLAG),
-    (0x80, 0x40),
+    (0x80, NODUMP_FLAG),
 ];
 
 /// What is told in the answer.
@@ -63,7 +63,7 @@ pub(crate) fn asked(ino: Ino, command: u32, bytes: &[u8]) -> Result<(FsOperation
             let known = EXTENDED.iter().fold(0, |all, (bit, _)| all | bit);
             // Neither sizes of extents nor projects.
             if told & !known != 0 || bytes[4..].iter().any(|byte| *byte != 0) {
-                return Err(Errno::EOPNOTSUPP);
+                return Err(Errno::OPNOTSUPP);
             }
             let set = EXTENDED.iter().filter(|(bit, _)| told & bit != 0);
             let flags = set.fold(0, |all, (_, flag)| all | flag);
@@ -74,7 +74,7 @@ pub(crate) fn asked(ino: Ino, command: u32, bytes: &[u8]) -> Result<(FsOperation
             let flags = match (word(bytes, 0)?, word(bytes, 4)?) {
                 (0, 0) => 0,
                 (1, 0) => DURABILITY_ONLY_FLAG,
-                _ => return Err(Errno::EINVAL),
+                _ => return Err(Errno::INVAL),
             };
             let mask = DURABILITY_ONLY_FLAG;
             Ok((FsOperation::SetFlags { ino, flags, mask }, Told::Nothing))
@@ -84,18 +84,18 @@ pub(crate) fn asked(ino: Ino, command: u32, bytes: &[u8]) -> Result<(FsOperation
             let run_bytes_min = long(bytes, 16)?;
             Ok((FsOperation::Trim { offset, len, run_bytes_min }, Told::Trimmed))
         }
-        _ => Err(Errno::ENOTTY),
+        _ => Err(Errno::NOTTY),
     }
 }
 
 fn word(bytes: &[u8], at: usize) -> Result<u32, Errno> {
     let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-    word.map(u32::from_ne_bytes).ok_or(Errno::EINVAL)
+    word.map(u32::from_ne_bytes).ok_or(Errno::INVAL)
 }
 
 fn long(bytes: &[u8], at: usize) -> Result<u64, Errno> {
     let long = bytes.get(at..at + 8).and_then(|long| long.try_into().ok());
-    long.map(u64::from_ne_bytes).ok_or(Errno::EINVAL)
+    long.map(u64::from_ne_bytes).ok_or(Errno::INVAL)
 }
 
 /// The bytes of an answer.
@@ -145,12 +145,12 @@ mod tests {
         for (command, bytes) in
             [(SET_FLAGS[0], &[][..]), (SET_DURABILITY, &[2, 0, 0, 0, 0, 0, 0, 0])]
         {
-            assert_eq!(asked(Ino(12), command, bytes).unwrap_err(), Errno::EINVAL);
+            assert_eq!(asked(Ino(12), command, bytes).unwrap_err(), Errno::INVAL);
         }
         let mut project = [0; 28];
         project[12] = 1;
-        assert_eq!(asked(Ino(12), SET_EXTENDED, &project).unwrap_err(), Errno::EOPNOTSUPP);
-        assert_eq!(asked(Ino(12), SET_EXTENDED, &project[..3]).unwrap_err(), Errno::EINVAL);
-        assert_eq!(asked(Ino(12), 0x5401, &[]).unwrap_err(), Errno::ENOTTY);
+        assert_eq!(asked(Ino(12), SET_EXTENDED, &project).unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(asked(Ino(12), SET_EXTENDED, &project[..3]).unwrap_err(), Errno::INVAL);
+        assert_eq!(asked(Ino(12), 0x5401, &[]).unwrap_err(), Errno::NOTTY);
     }
 }

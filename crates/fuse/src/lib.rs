@@ -19,83 +19,34 @@ mod front;
 mod handle;
 mod image;
 mod ioctls;
+pub mod protocol;
+mod seeking;
 mod serve;
+mod session;
 mod sync;
 mod turns;
 mod words;
 
 use carrier::Carrier;
 use front::Front;
-use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_disk::Nanos;
 use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
 use serve::{Shared, Sleep};
+use session::Session;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
+pub use session::{KernelFlags, MountOptions};
 pub use words::unescaped;
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
-
-/// Options of a mount that the kernel enforces.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Source that `mount` shows.
-    pub source: String,
-    /// Nothing may be changed.
-    pub read_only: bool,
-    /// Other users may use it.
-    pub for_everybody: bool,
-    /// Further flags of the mount.
-    pub flags: KernelFlags,
-}
-
-/// Flags that the kernel enforces, named as the options of mount(8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelFlags {
-    /// Set-user-id bits and file capabilities have effect; only root may allow it.
-    pub suid: bool,
-    /// Device nodes have effect; only root may allow it.
-    pub dev: bool,
-    /// Programs may be executed.
-    pub exec: bool,
-    /// The kernel follows each write by a sync of the file.
-    pub sync: bool,
-    /// Changes of names are durable before they are answered. The file system carries this out; the kernel only shows it.
-    pub dirsync: bool,
-}
-
-impl Default for KernelFlags {
-    /// The kernel's defaults: another user's mount can never grant privileges.
-    fn default() -> Self {
-        let is_root = rustix::process::geteuid().is_root();
-        Self { suid: is_root, dev: is_root, exec: true, sync: false, dirsync: false }
-    }
-}
-
-impl KernelFlags {
-    fn options(self) -> Vec<MountOption> {
-        let flags = [
-            (self.suid, MountOption::Suid, MountOption::NoSuid),
-            (self.dev, MountOption::Dev, MountOption::NoDev),
-            (self.exec, MountOption::Exec, MountOption::NoExec),
-            (self.sync, MountOption::Sync, MountOption::Async),
-        ];
-        let mut options: Vec<_> =
-            flags.into_iter().map(|(is_set, yes, no)| if is_set { yes } else { no }).collect();
-        if self.dirsync {
-            options.push(MountOption::DirSync);
-        }
-        options
-    }
-}
 
 /// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
 /// durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something was carried out, at least
@@ -122,12 +73,8 @@ pub fn serve_image<S: Service + Send + 'static>(
     handle: &Handle,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
-    let options = MountOptions {
-        source: source.to_owned(),
-        read_only: true,
-        for_everybody: false,
-        flags: KernelFlags::default(),
-    };
+    let options =
+        MountOptions { source: source.to_owned(), read_only: true, ..MountOptions::default() };
     carry(image::Image::of(service), start, folder, &options, handle, ready, &mut |_, _| {})
 }
 
@@ -142,23 +89,13 @@ fn carry<C: Carrier + Send + 'static>(
 ) -> Result<(), String> {
     let shared = Arc::new(Shared::new(carrier, start).map_err(|error| told(folder, &error))?);
     handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
-    let front = Front::new(Arc::clone(&shared) as Arc<_>);
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("nearhead".to_owned()),
-        MountOption::DefaultPermissions,
-    ];
-    if options.read_only {
-        config.mount_options.push(MountOption::RO);
-    }
-    config.mount_options.extend(options.flags.options());
-    config.acl = if options.for_everybody { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(RECEIVERS);
-    let session = Session::new(front, folder, &config).map_err(|error| told(folder, &error))?;
+    let session = Session::mount(folder, options).map_err(|error| told(folder, &error))?;
+    let session = Arc::new(session);
+    let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
+    let front = Arc::new(front.map_err(|error| told(folder, &error))?);
     let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
-        let ended = session.run();
+        let ended = session::receive_all(&session, &front, RECEIVERS);
         at_end.end();
         ended
     });
@@ -201,5 +138,5 @@ fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Resu
 
 /// The wall clock, as it is written into inodes.
 pub fn clock() -> nearhead_ext4::Timestamp {
-    words::timestamp(SystemTime::now(), UNIX_EPOCH)
+    words::now()
 }

@@ -14,6 +14,7 @@ mod base;
 mod decoders;
 mod disksim;
 mod ext4;
+mod fuse_request;
 mod image;
 mod input;
 mod mutate;
@@ -45,7 +46,7 @@ pub struct Target {
 }
 
 /// Every boundary.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     target("superblock", decoders::superblock, seeds::superblock, 4000),
     target("record_header", decoders::record_header, seeds::record_header, 8000),
     target("snapshot_header", decoders::snapshot_header, seeds::snapshot_header, 4000),
@@ -63,6 +64,7 @@ pub const TARGETS: [Target; 17] = [
     target("volume_file", volume_file::run, volume_file::seeds, 4000),
     target("wal", wal::run, wal::seeds, 4000),
     target("ext4", ext4::run, ext4::seeds, 2000),
+    target("fuse_request", fuse_request::run, fuse_request::seeds, 8000),
 ];
 
 const fn target(

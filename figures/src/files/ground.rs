@@ -88,6 +88,7 @@ pub(crate) fn mounted_again(
         mode: method.mode,
         record_bytes_max: volume.engine().atomic_bytes_max(),
         small_run_bytes_max: SMALL_RUN_BYTES_MAX,
+        commit_after: nearhead_fs::COMMIT_AFTER,
         mounted_at: caller_at(now).now,
     };
     let mut mounted = Mounted::new(volume, options);

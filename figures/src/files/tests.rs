@@ -1,6 +1,8 @@
 //! Whoever uses a file system here does the same each time, and nothing else than said.
 
-use super::{Durable, Postmark, PostmarkOptions, SmallFiles, SmallFilesOptions};
+use super::{
+    BulkFile, BulkFileOptions, Durable, Postmark, PostmarkOptions, SmallFiles, SmallFilesOptions,
+};
 use crate::contention::{FILES, Span};
 use crate::mlfs;
 use nearhead_disk::Nanos;
@@ -59,4 +61,31 @@ fn all_transactions_on_small_files_are_done_and_the_same_seed_chooses_the_same()
     assert_eq!((done, writes, digest), postmark(1, 128 << 10));
     assert_ne!(digest, postmark(2, 128 << 10).2);
     assert!(postmark(1, 512).1 > 5 * writes, "more requests");
+}
+
+/// A copy of a large file, and a client that syncs small files: a commit keeps no `fsync` waiting for all that is dirty.
+#[test]
+fn an_fsync_next_to_a_copy_waits_for_few_pages_of_it() {
+    const BULK_BYTES: u64 = 2 << 30;
+    let methods = mlfs::methods().unwrap();
+    for (mode, p99_ms_max) in [("data", 300.0), ("nearhead", 25.0)] {
+        let method = methods.iter().find(|method| method.name == mode).unwrap();
+        let (mut bench, (ino, files)) = mlfs::bench(method, 1, |image| {
+            let bulk = image.file(nearhead_ext4::ROOT, "bulk", BULK_BYTES)?;
+            Ok((bulk, SmallFiles::scattered(image, FILES)?))
+        })
+        .unwrap();
+        let (file_bytes, call_bytes, threads, writes) = (BULK_BYTES, 1 << 20, 2, true);
+        let copy = BulkFileOptions { ino, file_bytes, call_bytes, threads, writes };
+        BulkFile::start(&mut bench, copy);
+        let (ends_with, syncs_per_s, seed) = (Durable::Fsyncs, 4.0, 1);
+        let options = SmallFilesOptions { files, syncs_per_s, ends_with, seed };
+        let client = SmallFiles::start(&mut bench, options);
+        let span = Span { warm_up: Nanos::from_secs(3), measured: Nanos::from_secs(10) };
+        mlfs::measured(&mut bench, span).unwrap();
+        let syncs = client.syncs(bench.now());
+        assert!(syncs.requests >= 39, "{mode}: {} of 40 syncs", syncs.requests);
+        let p99_ms = syncs.latency.p99_ms;
+        assert!(p99_ms <= p99_ms_max, "{mode}: {p99_ms} ms, at most {p99_ms_max}");
+    }
 }

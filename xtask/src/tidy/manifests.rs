@@ -99,6 +99,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-settings",
             "nearhead-wal",
             "nearhead-ext4",
+            "nearhead-fuse",
         ],
     ),
     (

@@ -87,6 +87,7 @@ const ALONE: &[(&str, &str, Values)] = &[
     ("set", "target", Of(target::served)),
     ("status", "target", Of(target::any)),
     ("stop", "target", Of(target::stoppable)),
+    ("sync", "target", Of(target::served)),
     ("trace", "subject", Of(path::devices)),
     ("trace", "tracefs", Of(path::folders)),
     ("umount", "folder", Of(target::mounted)),

@@ -95,8 +95,8 @@ impl Desk {
             ["status"] => said(self.report()),
             ["metrics"] => said(self.report().map(|report| metrics::render(&report))),
             ["snapshot"] => said(self.begin(Volume::start_snapshot)),
-            ["checkpoint"] => said(self.begin(|volume, now| volume.start_checkpoint(false, now))),
-            ["drain"] => said(self.begin(|volume, now| volume.start_checkpoint(true, now))),
+            ["checkpoint"] => said(self.write_back(false)),
+            ["drain"] => said(self.write_back(true)),
             ["hint", offset, len, kind] => said(self.hint(offset, len, kind)),
             ["sync"] => said(self.ask(FsOperation::SyncAll).map(|_| "done")),
             ["set"] => Answer::Ok(self.tuner().settings()).line(),
@@ -113,6 +113,16 @@ impl Desk {
     fn report(&self) -> Result<crate::report::StatusReport, String> {
         let facts = self.facts.clone();
         self.look(move |mounted, now| report(&facts, mounted, now))
+    }
+
+    /// Makes all files durable, then begins to bring what is in the logs to its place: what is still in memory would be lost by a kill.
+    fn write_back(&self, everything: bool) -> Result<&'static str, String> {
+        self.ask(FsOperation::SyncAll)?;
+        if everything {
+            self.begin(|volume, now| volume.start_checkpoint(true, now))
+        } else {
+            self.begin(|volume, now| volume.start_checkpoint(false, now))
+        }
     }
 
     /// Begins something that the volume does by itself.

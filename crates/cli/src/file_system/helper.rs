@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Kinds of file systems in the names of the helpers: as given in fstab, and as the kernel's table shows it.
-const KINDS: [&str; 2] = ["nearhead", "fuse.nearhead"];
+const KINDS: [&str; 3] = ["nearhead", "fuse.nearhead", "fuseblk.nearhead"];
 /// Options of mount(8)'s helpers with a value of no effect here.
 const WITH_VALUE: [&str; 2] = ["-t", "-N"];
 /// Options without one, of no effect here: verbose, no table of mounts, read-only if it is busy, free of loops, no helper.

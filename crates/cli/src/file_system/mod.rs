@@ -1,4 +1,4 @@
-//! File systems on volumes: `nearhead mkfs`, `mount`, `umount`, `fsck`.
+//! File systems on volumes: `nearhead mkfs`, `mount`, `umount`, `sync`, `fsck`.
 //!
 //! The format is ext4's, so that e2fsck, debugfs and the kernel can look at what is here; how it is written is Nearhead's.
 
@@ -14,6 +14,7 @@ mod mounts;
 mod options;
 mod remount;
 mod report;
+mod sync;
 mod umount;
 
 pub use fsck::{FsckArgs, run as fsck};
@@ -21,6 +22,7 @@ pub use helper::as_command;
 pub use mkfs::{MkfsArgs, run as mkfs};
 pub use mount::{MountArgs, run as mount};
 pub use options::MOUNT_OPTIONS;
+pub use sync::{SyncArgs, run as sync};
 pub use umount::{UmountArgs, run as umount};
 
 use std::process::{Command, Stdio};

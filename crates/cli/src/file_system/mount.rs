@@ -170,6 +170,7 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
         mode: wanted.mode,
         small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
         record_bytes_max: volume.engine().atomic_bytes_max(),
+        commit_after: wanted.commit_after,
         mounted_at: now,
     };
     let mut mounted = Mounted::new(Timed::new(volume, ack), options);
@@ -184,6 +185,7 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
         read_only,
         for_everybody: wanted.for_everybody,
         flags: wanted.kernel,
+        reports_sync: wanted.reports_sync,
     };
     let mode = wanted.mode;
     // On a thread of its own: what the folder is, only this very process can answer.

@@ -4,12 +4,12 @@
 //! error that lists the known ones, except for a `mount` that asks to ignore it (`-s`). Parsing opens nothing and changes nothing.
 
 use nearhead_disk::Nanos;
-use nearhead_fs::{AccessTimes, DurableName};
+use nearhead_fs::{AccessTimes, COMMIT_AFTER, DurableName};
 use nearhead_fuse::KernelFlags;
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
 
 /// Options without a value that have an effect here; completion proposes them.
-pub const MOUNT_OPTIONS: [&str; 20] = [
+pub const MOUNT_OPTIONS: [&str; 21] = [
     "ro",
     "rw",
     "allow_other",
@@ -18,6 +18,7 @@ pub const MOUNT_OPTIONS: [&str; 20] = [
     "noatime",
     "relatime",
     "strictatime",
+    "syncfs",
     "nosuid",
     "suid",
     "nodev",
@@ -69,13 +70,15 @@ const COMMIT_S: std::ops::RangeInclusive<u64> = 1..=3600;
 pub(super) struct Wanted {
     pub(super) read_only: bool,
     pub(super) for_everybody: bool,
+    /// The kernel reports `sync(2)`.
+    pub(super) reports_sync: bool,
     pub(super) durable: Vec<DurableName>,
     pub(super) mode: &'static dyn Mode,
     pub(super) trims_freed: bool,
     pub(super) access_times: AccessTimes,
     pub(super) kernel: KernelFlags,
     /// Longest time for which a change stays in memory alone.
-    pub(super) commit_after: Option<Nanos>,
+    pub(super) commit_after: Nanos,
     /// The folder may hold files and may be one of the system's.
     pub(super) allows_nonempty: bool,
     /// The options are for what is mounted there already.
@@ -91,12 +94,13 @@ impl Wanted {
         let mut wanted = Self {
             read_only: false,
             for_everybody: is_root,
+            reports_sync: false,
             durable: Vec::new(),
             mode: named(DEFAULT_MODE)?,
             trims_freed: true,
             access_times: AccessTimes::Relative,
             kernel: KernelFlags::default(),
-            commit_after: None,
+            commit_after: COMMIT_AFTER,
             allows_nonempty: false,
             is_remount: false,
             given: Vec::new(),
@@ -130,6 +134,7 @@ impl Wanted {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "allow_other" => self.for_everybody = true,
+            "syncfs" => self.reports_sync = true,
             "noatime" => self.access_times = AccessTimes::Never,
             "relatime" => self.access_times = AccessTimes::Relative,
             "strictatime" => self.access_times = AccessTimes::Always,
@@ -161,7 +166,7 @@ impl Wanted {
         match name {
             "mode" => self.mode = named(value)?,
             "durable" => self.durable.push(durable(value)?),
-            "commit" => self.commit_after = Some(commit_after(value)?),
+            "commit" => self.commit_after = commit_after(value)?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -152,6 +152,7 @@ const TABLE: &[(&str, &[Example])] = &[
         "mount",
         &[of("nearhead mount disk.img /mnt/near -o noatime", "Stays and serves; umount ends it.")],
     ),
+    ("sync", &[of("nearhead sync /mnt/near", "As `sync -f` does on other file systems.")]),
     ("umount", &[of("nearhead umount /mnt/near", "Waits until all is durable.")]),
     ("fsck", &[of("nearhead fsck disk.img", "What e2fsck finds; changes nothing.")]),
     (

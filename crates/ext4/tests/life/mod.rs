@@ -227,8 +227,8 @@ impl Life {
         let how = [Rename::Replace, Rename::NoReplace, Rename::Exchange][self.below(3)];
         let found = self.driven.run(|fs| fs.rename(from, &name, to, &new_name, how, &caller));
         let expected = self.model.can_rename((from, &name), (to, &new_name), how);
-        if let Some((expected, removed)) = self.judge(expected, found) {
-            assert_eq!(removed.map(|removed| removed.ino), expected.removes);
+        if let Some((expected, renamed)) = self.judge(expected, found) {
+            assert_eq!(renamed.removed.map(|removed| removed.ino), expected.removes);
             if expected.moves {
                 self.model.renamed((from, &name), (to, &new_name), how, caller.now);
             }
@@ -273,7 +273,7 @@ impl Life {
         assert_eq!(next, first + count);
         let size = next * BLOCK_BYTES as u64 - self.random.below(BLOCK_BYTES as u64);
         self.driven.run(|fs| fs.grow(ino, size, &caller)).unwrap();
-        self.model.set_blocks(ino, first..next, caller.now, |known| match known {
+        self.model.set_blocks(ino, first..next, |known| match known {
             Some(Block::Written(byte)) => Some(Block::Written(byte)),
             _ => Some(Block::Written(byte)),
         });
@@ -301,7 +301,7 @@ impl Life {
         let ((first, count), caller) = (self.range(), self.caller());
         let found = self.driven.run(|fs| fs.punch(ino, first, count, &caller));
         if self.judge(Ok(()), found).is_some() {
-            self.model.set_blocks(ino, first..first + count, caller.now, |_| None);
+            self.model.set_blocks(ino, first..first + count, |_| None);
         }
     }
 
@@ -310,9 +310,8 @@ impl Life {
         let ((first, count), caller) = (self.range(), self.caller());
         let found = self.driven.run(|fs| fs.reserve(ino, first, count, true, &caller));
         if self.judge(Ok(()), found).is_some() {
-            self.model.set_blocks(ino, first..first + count, caller.now, |known| {
-                known.or(Some(Block::Unwritten))
-            });
+            self.model
+                .set_blocks(ino, first..first + count, |known| known.or(Some(Block::Unwritten)));
         }
     }
 
@@ -322,7 +321,7 @@ impl Life {
         let found = self.driven.run(|fs| fs.make_unwritten(ino, first, count, &caller));
         if self.judge(Ok(()), found).is_some() {
             let blocks = first..first + count;
-            self.model.set_blocks(ino, blocks, caller.now, |_| Some(Block::Unwritten));
+            self.model.set_blocks(ino, blocks, |_| Some(Block::Unwritten));
         }
     }
 

@@ -266,7 +266,6 @@ impl Model {
         &mut self,
         ino: Ino,
         blocks: std::ops::Range<u64>,
-        now: Timestamp,
         change: impl Fn(Option<Block>) -> Option<Block>,
     ) {
         let node = self.nodes.get_mut(&ino).unwrap();
@@ -276,7 +275,6 @@ impl Model {
                 None => node.blocks.remove(&block),
             };
         }
-        node.modified = now;
     }
 
     pub(crate) fn set_owner(&mut self, ino: Ino, mode: u16, caller: &Caller) {

@@ -12,6 +12,8 @@ pub struct Client<S = Ram> {
     pub mounted: Mounted<S>,
     next: u64,
     pub now: Nanos,
+    /// Who asks.
+    pub uid: u32,
 }
 
 pub const SIZE: u64 = 64 << 20;
@@ -64,9 +66,10 @@ impl<S: Timed> Client<S> {
             mode: nearhead_journal::mode_named(mode).unwrap(),
             small_run_bytes_max: 64 << 10,
             record_bytes_max: service.record_bytes_max(),
+            commit_after: nearhead_fs::COMMIT_AFTER,
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };
-        let mut client = Self { mounted: Mounted::new(service, options), next: 0, now };
+        let mut client = Self { mounted: Mounted::new(service, options), next: 0, now, uid: 0 };
         client.mounted.trim_freed(true);
         client.mounted.keep_access_times(nearhead_fs::AccessTimes::Relative);
         client.drive();
@@ -90,7 +93,7 @@ impl<S: Timed> Client<S> {
     pub fn caller(&self) -> Caller {
         let seconds = 1_800_000_000 + (self.now.0 / 1_000_000_000) as i64;
         let nanoseconds = (self.now.0 % 1_000_000_000) as u32;
-        Caller { uid: 0, gid: 0, now: Timestamp { seconds, nanoseconds } }
+        Caller { uid: self.uid, gid: 0, now: Timestamp { seconds, nanoseconds } }
     }
 
     /// Sends it; the answer may come later.

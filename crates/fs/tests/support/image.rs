@@ -16,6 +16,11 @@ pub fn empty_in_groups(size: u64, blocks: u32) -> Option<Blocks> {
     made(size, &["-m", "0", "-g", &blocks.to_string()])
 }
 
+/// The same, with so many percent of its blocks for root alone.
+pub fn empty_with_reserve(size: u64, percent: u32) -> Option<Blocks> {
+    made(size, &["-m", &percent.to_string()])
+}
+
 fn made(size: u64, arguments: &[&str]) -> Option<Blocks> {
     let path = scratch("empty");
     let file = std::fs::File::create(&path).unwrap();

@@ -14,7 +14,7 @@ pub mod tree;
 pub mod user;
 
 pub use client::{Client, SIZE, Timed};
-pub use image::{assert_clean, empty, empty_in_groups, scratch};
+pub use image::{assert_clean, empty, empty_in_groups, empty_with_reserve, scratch};
 pub use ram::Ram;
 
 use nearhead_basics::Random;

@@ -51,6 +51,8 @@ pub struct Ram {
     /// The same of reads: what they answer with is what was there when they were asked for.
     pub holds_reads: bool,
     held: Vec<Reply>,
+    /// Nothing may be changed; to be set before it is mounted.
+    pub read_only: bool,
     /// An error for all that follows.
     pub is_broken: bool,
     /// What is not carried out for now, and so nothing that changes the same bytes later.
@@ -134,6 +136,7 @@ impl Ram {
             holds_records: false,
             holds_reads: false,
             held: Vec::new(),
+            read_only: false,
             is_broken: false,
             holds: |_| false,
         }
@@ -323,7 +326,7 @@ impl Service for Ram {
             block_bytes_min: 512,
             block_bytes_preferred: 4096,
             request_bytes_max: 1 << 20,
-            read_only: false,
+            read_only: self.read_only,
             rotational: false,
             fast_zero: true,
         }
