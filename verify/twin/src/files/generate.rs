@@ -119,7 +119,7 @@ impl Draw {
             10 => ("pread", vec![handle, at, len], Some(Kind::Reads)),
             11 => ("ftruncate", vec![handle, len], None),
             12 => {
-                let mode = self.pick(&["0", "1", "3", "16", "17", "8", "32"]);
+                let mode = self.pick(&["0", "1", "3", "16", "17"]);
                 ("fallocate", vec![handle, own(mode), at, len], None)
             }
             13 => (self.pick(&["fsync", "fdatasync"]), vec![handle], None),
