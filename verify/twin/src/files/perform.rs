@@ -196,7 +196,7 @@ fn mapped(path: &Path, verb: &str, with: &Arguments<'_>) -> Done {
     let (at, len, text) = if verb == "map-write" {
         let (at, len) = (with.number(2)?, with.number(3)?);
         let bytes = content::bytes(with.number(1)?, at, len);
-        (at, len, bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        (at, len, hexadecimal(&bytes))
     } else {
         (with.number(1)?, with.number(2)?, String::new())
     };
@@ -211,6 +211,15 @@ fn mapped(path: &Path, verb: &str, with: &Arguments<'_>) -> Done {
     let words = String::from_utf8_lossy(&output.stderr);
     let last = words.lines().last().unwrap_or_default();
     Ok(last.split(": '").next().unwrap_or_default().to_owned())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn on_content(path: &Path, verb: &str, with: &Arguments<'_>) -> Done {

@@ -76,9 +76,10 @@ impl Ours {
         let size = image_bytes.to_string();
         let words = ["--size", &size, "--preset", "mlb", "--fragments", "yes"];
         tools::ok(program, &[&["create", target], &words[..]].concat())?;
-        let made = tools::ok(program, &["mkfs", target, "--json"])?;
-        let made: Value = serde_json::from_str(&made).map_err(|error| format!("mkfs: {error}"))?;
-        let size_bytes = made["size_bytes"].as_u64().ok_or("mkfs reports no size")?;
+        let report = tools::ok(program, &["mkfs", target, "--json"])?;
+        let report: Value =
+            serde_json::from_str(&report).map_err(|error| format!("mkfs: {error}"))?;
+        let size_bytes = report["size_bytes"].as_u64().ok_or("mkfs reports no size")?;
         let (nearhead, mode) = (nearhead.to_owned(), mode.to_owned());
         let mut ours = Self { nearhead, image, mode, daemon: None, root, size_bytes };
         ours.mount()?;
