@@ -74,6 +74,12 @@ impl Pages {
         self.dirty.contains(&page)
     }
 
+    /// Whether the page was written, and that write has not reached the volume.
+    pub(crate) fn is_unsaved_at(&self, page: u64) -> bool {
+        self.dirty.contains(&page)
+            || self.by_number.get(&page).is_some_and(|page| page.under_way > 0)
+    }
+
     pub(crate) fn without_block_len(&self) -> usize {
         self.without_block.len()
     }

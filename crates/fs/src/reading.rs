@@ -203,10 +203,11 @@ impl Core {
         let file = self.files.get(&ino);
         for run in runs {
             let is_stored = matches!(run.place, Place::Written(_));
-            let is_dirty = |page| file.is_some_and(|file| file.pages.is_dirty_at(page));
+            // Also while its write is in flight: until that is answered its block is unwritten.
+            let is_unsaved = |page| file.is_some_and(|file| file.pages.is_unsaved_at(page));
             let wants_data = sought == Sought::Data;
             let found = (run.logical..run.logical + run.len)
-                .find(|page| (is_stored || is_dirty(*page)) == wants_data);
+                .find(|page| (is_stored || is_unsaved(*page)) == wants_data);
             if let Some(page) = found {
                 return Ok(Answer::Offset((page * BLOCK).max(offset)));
             }

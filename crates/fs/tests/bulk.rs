@@ -6,7 +6,7 @@ mod support;
 
 use nearhead_disk::Nanos;
 use nearhead_ext4::{FileKind, ROOT};
-use nearhead_fs::{Answer, FsOperation, RoomChange};
+use nearhead_fs::{Answer, FsOperation, RoomChange, Sought};
 use support::{Client, Ram, SIZE, assert_clean, buffer, empty_in_groups, make, pattern};
 
 #[test]
@@ -253,5 +253,25 @@ fn free_blocks(client: &mut Client) -> u64 {
     match client.ask(FsOperation::Statistics) {
         Ok(Answer::Statistics(statistics)) => statistics.free,
         other => panic!("{other:?}"),
+    }
+}
+
+/// A copy that skips holes would lose what is on its way to the disk.
+#[test]
+fn seek_finds_data_while_its_write_is_in_flight() {
+    for (mode, len) in [("manylogs", 3 << 20), ("ordered", 200_000), ("manylogs", 4096)] {
+        let Some(mut client) = Client::fresh(mode) else { return };
+        let file = client.create(ROOT, "file");
+        client.mounted.service_mut().holds_bulk = true;
+        client.mounted.service_mut().holds_records = true;
+        client.write(file, 0, &pattern(9, len));
+        client.send(FsOperation::Sync { ino: file, data_only: false });
+        let mut seek = |sought| client.ask(FsOperation::Seek { ino: file, offset: 0, sought });
+        let found = [seek(Sought::Data), seek(Sought::Hole)].map(Result::unwrap);
+        let is_right =
+            matches!(found, [Answer::Offset(0), Answer::Offset(end)] if end == len as u64);
+        assert!(is_right, "{mode}, {len} bytes: {found:?}");
+        client.mounted.service_mut().let_go();
+        client.drive();
     }
 }

@@ -16,6 +16,7 @@ pub mod carry_out;
 pub mod content;
 pub mod faults;
 pub mod file_systems;
+pub mod files;
 pub mod history;
 pub mod kernel_loop;
 pub mod kinds;

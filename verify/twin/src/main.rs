@@ -5,6 +5,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use nearhead_twin::act::{Act, Who, word_of};
+use nearhead_twin::files::{act::FilesAct, actor, generate, run as files};
 use nearhead_twin::kinds::{self, KINDS, Kind, OF_FILES};
 use nearhead_twin::medium::MediumKind;
 use nearhead_twin::programs::{self, Plan, Program};
@@ -25,6 +26,14 @@ struct Words {
 enum Of {
     /// A loop device of the kernel and an attached volume
     Block(BlockArgs),
+    /// The kernel's ext4 and a mounted volume
+    Files(FilesArgs),
+    /// Process that makes system calls on one side; started by `files`
+    #[command(hide = true)]
+    Actor {
+        /// Folder of the mounted file system
+        root: PathBuf,
+    },
     /// Every medium, some presets and every program, each with every kind of kill
     All(AllArgs),
 }
@@ -37,6 +46,43 @@ struct AllArgs {
     /// Seeds of each script, and kills below each program
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: u32,
+}
+
+#[derive(clap::Args, Clone)]
+struct FilesArgs {
+    /// Seed of the first script
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Runs, with one seed after the other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// Acts of a script
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    acts: usize,
+    /// Mode of the mount
+    #[arg(long, value_name = "MODE", default_value = "nearhead")]
+    mode: String,
+    /// Acts from a file, one a line, instead of a seed
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Kinds of acts that scripts leave out
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
+    without: Vec<FilesKind>,
+    /// Runs that may be spent to shorten a script that failed
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    shrink: u32,
+    /// The program under test [default: `nearhead` in the folder of this program]
+    #[arg(long, value_name = "FILE")]
+    nearhead: Option<PathBuf>,
+}
+
+#[derive(ValueEnum, Clone, Copy)]
+enum FilesKind {
+    Kill,
+    Reads,
+    Flags,
+    Mappings,
+    Overlay,
 }
 
 #[derive(clap::Args, Clone)]
@@ -114,6 +160,14 @@ enum MediumWord {
 fn main() -> ExitCode {
     match Words::parse().what {
         Of::Block(args) => args.run(),
+        Of::Files(args) => args.run(),
+        Of::Actor { root } => match actor::serve(&root) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("nearhead-twin: {why}");
+                ExitCode::FAILURE
+            }
+        },
         Of::All(args) => {
             let runs = args.block_runs().into_iter();
             let ended: Vec<ExitCode> = runs.map(|run| run.run()).collect();
@@ -143,7 +197,7 @@ impl AllArgs {
             let words = first.iter().chain(words);
             match Words::parse_from(words).what {
                 Of::Block(args) => Some(args),
-                Of::All(_) => None,
+                _ => None,
             }
         };
         let scripts = SCRIPTS.iter().map(|(medium, preset, block)| {
@@ -173,6 +227,59 @@ impl AllArgs {
             })
         });
         scripts.chain(programs).flatten().collect()
+    }
+}
+
+impl FilesArgs {
+    /// Runs every seed; 0 if nothing differs, 1 if something does, 2 if this machine cannot.
+    fn run(&self) -> ExitCode {
+        let twin = std::env::current_exe().unwrap_or_default();
+        let beside = twin.with_file_name("nearhead");
+        let settings = files::FilesSettings {
+            nearhead: self.nearhead.clone().unwrap_or(beside),
+            twin,
+            folder: std::env::temp_dir(),
+            mode: self.mode.clone(),
+        };
+        let mut code = ExitCode::SUCCESS;
+        for seed in self.seed..self.seed + self.seeds.max(1) {
+            match self.run_seed(&settings, seed) {
+                Ok(true) => println!("nothing differs: files --mode {} --seed {seed}", self.mode),
+                Ok(false) => code = ExitCode::FAILURE,
+                Err(why) => {
+                    eprintln!("nearhead-twin: seed {seed}: {why}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        code
+    }
+
+    /// Whether nothing differs.
+    fn run_seed(&self, settings: &files::FilesSettings, seed: u64) -> Result<bool, String> {
+        let acts = match &self.script {
+            Some(file) => read_script(file)?,
+            None => generate::generate(seed, self.acts, &self.without()),
+        };
+        let Some(found) = files::run(settings, &acts)? else { return Ok(true) };
+        println!("mode {}, seed {seed}: {found}", self.mode);
+        let again = |acts: &[FilesAct]| files::run(settings, acts).ok().flatten();
+        println!("a script that shows it (--script FILE):");
+        for act in shrink::shrink(&acts, &found, self.shrink, again) {
+            println!("{act}");
+        }
+        Ok(false)
+    }
+
+    fn without(&self) -> Vec<generate::Kind> {
+        let kinds = self.without.iter().map(|kind| match kind {
+            FilesKind::Kill => generate::Kind::Kill,
+            FilesKind::Reads => generate::Kind::Reads,
+            FilesKind::Flags => generate::Kind::Flags,
+            FilesKind::Mappings => generate::Kind::Mappings,
+            FilesKind::Overlay => generate::Kind::Overlay,
+        });
+        kinds.collect()
     }
 }
 
@@ -316,7 +423,9 @@ impl BlockArgs {
     }
 }
 
-fn read_script(file: &std::path::Path) -> Result<Vec<Act>, String> {
+fn read_script<T: std::str::FromStr<Err = String>>(
+    file: &std::path::Path,
+) -> Result<Vec<T>, String> {
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let lines =

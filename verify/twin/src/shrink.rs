@@ -4,10 +4,9 @@
 //! bounded: each makes both sides anew.
 
 use crate::Difference;
-use crate::act::Act;
 
 /// Shortens `acts`, which broke a law as `run` says; runs it `runs` times at most.
-pub fn shrink(
+pub fn shrink<Act: Clone>(
     acts: &[Act],
     found: &Difference,
     runs: u32,
@@ -36,6 +35,7 @@ pub fn shrink(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::act::Act;
 
     #[test]
     fn what_does_not_matter_is_left_out() {

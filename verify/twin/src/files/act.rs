@@ -1,0 +1,62 @@
+//! Acts of a script on files: system calls, checkpoints, and what happens to the mounts.
+
+use super::call::Call;
+use std::fmt;
+use std::str::FromStr;
+
+/// One line of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilesAct {
+    /// A system call, by the first process or by the second.
+    Call(usize, Call),
+    /// Whole trees are compared.
+    Look,
+    /// The kernel drops its caches; then whole trees are compared.
+    DropCaches,
+    /// Both file systems are unmounted and mounted again.
+    Remount,
+    /// The daemon is killed; what was synced must be there. Both trees are empty afterwards.
+    Kill,
+}
+
+impl fmt::Display for FilesAct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(0, call) => write!(f, "{call}"),
+            Self::Call(_, call) => write!(f, "second {call}"),
+            Self::Look => f.write_str("look"),
+            Self::DropCaches => f.write_str("drop-caches"),
+            Self::Remount => f.write_str("remount"),
+            Self::Kill => f.write_str("kill"),
+        }
+    }
+}
+
+impl FromStr for FilesAct {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        Ok(match line {
+            "look" => Self::Look,
+            "drop-caches" => Self::DropCaches,
+            "remount" => Self::Remount,
+            "kill" => Self::Kill,
+            _ => match line.strip_prefix("second ") {
+                Some(call) => Self::Call(1, call.parse()?),
+                None => Self::Call(0, line.parse()?),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_act_on_files_reads_what_it_prints() {
+        for line in ["look", "kill", "remount", "second flock 1 shared", "as 7 unlink a"] {
+            assert_eq!(line.parse::<FilesAct>().unwrap().to_string(), line);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Differences between a mounted volume and the kernel's ext4 that are allowed.
+//!
+//! Each has the sentence that docs/file-system.md has. None is about data, names, times that a program
+//! sets, or what a crash leaves.
+
+/// Units of 512 bytes by which `st_blocks` may differ: blocks of extents and attributes.
+pub const BLOCKS_MAX: u64 = 16;
+
+/// A difference that is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed {
+    /// Short name.
+    pub name: &'static str,
+    /// The difference.
+    pub sentence: &'static str,
+    /// Reason for it.
+    pub reason: &'static str,
+}
+
+/// All of them.
+pub const ALLOWED: [Allowed; 5] = [
+    Allowed {
+        name: "blocks",
+        sentence: "`st_blocks` may differ by 16 units of 512 bytes.",
+        reason: "Extents and attributes are laid out in other blocks.",
+    },
+    Allowed {
+        name: "reads from the cache",
+        sentence: "The time of access stays where the kernel answers a read from its cache.",
+        reason: "FUSE passes no such read to the daemon.",
+    },
+    Allowed {
+        name: "inode numbers",
+        sentence: "Numbers of inodes and the order of a listing differ.",
+        reason: "The allocation policy is another one.",
+    },
+    Allowed {
+        name: "data ranges",
+        sentence: "`SEEK_DATA` may report data where ext4 reports a hole that reads as zeros.",
+        reason: "POSIX allows it; written zeros that wait in memory count as data.",
+    },
+    Allowed {
+        name: "collapse and insert",
+        sentence: "`fallocate` refuses to collapse or insert a range, with EOPNOTSUPP.",
+        reason: "No program is known to need it; the scripts leave it out.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_lists_every_allowed_difference_of_files() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/file-system.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, table) = text.split_once("## Differences from ext4").unwrap();
+        let table = table.split("\n## ").next().unwrap_or_default();
+        for Allowed { name, sentence, reason } in ALLOWED {
+            let row = format!("| {name} | {sentence} | {reason} |");
+            assert!(table.contains(&row), "docs/file-system.md lacks: {row}");
+        }
+        let rows = table.lines().filter(|line| line.starts_with("| ")).count();
+        assert_eq!(rows, ALLOWED.len() + 1, "docs/file-system.md allows more than the twin");
+    }
+}

@@ -1,0 +1,194 @@
+//! Comparison of both sides after an act: attributes, which times it moved, and whole trees.
+//!
+//! Times are compared by relation. On each side a time stayed, moved to the time of the act, or became
+//! an exact value; both sides must agree, and exact values must be equal.
+
+use super::actor::Outcome;
+use super::allowed::BLOCKS_MAX;
+use super::view::{Content, Found, Node, TIMES, Time};
+use crate::content::{SECTOR, describe};
+use crate::{Step, differs};
+use rustix::fs::FileType;
+use std::collections::{BTreeMap, HashMap};
+
+/// The coarse clock of the kernel is at most this many nanoseconds behind.
+const COARSE_NS: i128 = 20_000_000;
+
+/// Bits of `stx_attributes` that are compared: compressed, immutable, append, nodump.
+const BITS: u64 = 0x4 | 0x10 | 0x20 | 0x40;
+
+/// Attributes of one side after an act, and those before it.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// Earlier times by inode.
+    pub before: &'a HashMap<u64, [Option<Time>; 4]>,
+    /// Attributes by path.
+    pub now: &'a BTreeMap<String, Found>,
+    /// Clock around the act.
+    pub act: &'a Outcome,
+}
+
+/// Change of one time by an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Stayed,
+    ToTheAct,
+    To(Time),
+    NotReported,
+}
+
+impl Seen<'_> {
+    fn changes(&self, node: &Node) -> [Change; 4] {
+        let before = self.before.get(&node.ino);
+        std::array::from_fn(|index| {
+            let Some(now) = node.times[index] else { return Change::NotReported };
+            if before.is_some_and(|times| times[index] == Some(now)) {
+                return Change::Stayed;
+            }
+            let (from, to) = (nanos(self.act.before) - COARSE_NS, nanos(self.act.after));
+            if (from..=to).contains(&nanos(now)) { Change::ToTheAct } else { Change::To(now) }
+        })
+    }
+}
+
+fn nanos(time: Time) -> i128 {
+    i128::from(time.0) * 1_000_000_000 + i128::from(time.1)
+}
+
+/// Compares the attributes of every path on both sides.
+pub fn attributes(oracle: &Seen<'_>, subject: &Seen<'_>) -> Step {
+    for (path, expected) in oracle.now {
+        let Some(found) = subject.now.get(path) else { continue };
+        match (expected, found) {
+            (Ok(expected), Ok(found)) => {
+                node(path, expected, found)?;
+                let (mut old, mut new) = (oracle.changes(expected), subject.changes(found));
+                // The same exact value: an earlier look may have moved one side's time of access alone.
+                for index in (0..4).filter(|index| expected.times[*index] == found.times[*index]) {
+                    (old[index], new[index]) = (Change::Stayed, Change::Stayed);
+                }
+                times(path, &old, &new)?;
+            }
+            (Err(expected), Err(found)) if expected == found => {}
+            (expected, found) => {
+                let words = |side: &Found| match side {
+                    Ok(node) => format!("mode {:o}", node.mode),
+                    Err(errno) => std::io::Error::from_raw_os_error(*errno).to_string(),
+                };
+                let (expected, found) = (words(expected), words(found));
+                let detail = format!("{path}: expected {expected}, found {found}");
+                return differs("a lookup finds the same", detail);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn times(path: &str, expected: &[Change; 4], found: &[Change; 4]) -> Step {
+    const LAWS: [&str; 4] = [
+        "the time of access moves alike",
+        "the time of modification moves alike",
+        "the time of change moves alike",
+        "the time of birth is alike",
+    ];
+    for index in 0..4 {
+        let is_cached_read =
+            index == 0 && expected[0] == Change::ToTheAct && found[0] == Change::Stayed;
+        if expected[index] != found[index] && !is_cached_read {
+            let name = TIMES[index];
+            let (expected, found) = (expected[index], found[index]);
+            let detail = format!("{path}: {name}: expected {expected:?}, found {found:?}");
+            return differs(LAWS[index], detail);
+        }
+    }
+    Ok(())
+}
+
+fn node(path: &str, expected: &Node, found: &Node) -> Step {
+    let same = |law, one: String, other: String| {
+        if one == other {
+            Ok(())
+        } else {
+            differs(law, format!("{path}: expected {one}, found {other}"))
+        }
+    };
+    same("the mode is the same", format!("{:o}", expected.mode), format!("{:o}", found.mode))?;
+    same("the number of links is the same", expected.links.to_string(), found.links.to_string())?;
+    same("the owner is the same", format!("{:?}", expected.owner), format!("{:?}", found.owner))?;
+    same("the size is the same", expected.size.to_string(), found.size.to_string())?;
+    same(
+        "the device number is the same",
+        format!("{:?}", expected.device),
+        format!("{:?}", found.device),
+    )?;
+    same("the flags are the same", flags(expected), flags(found))?;
+    same(
+        "extended attributes are the same",
+        format!("{:?}", expected.xattrs),
+        format!("{:?}", found.xattrs),
+    )?;
+    if expected.kind() == FileType::RegularFile
+        && expected.blocks.abs_diff(found.blocks) > BLOCKS_MAX
+    {
+        let (expected, found) = (expected.blocks, found.blocks);
+        let detail = format!("{path}: expected {expected} units of 512 bytes, found {found}");
+        return differs("the space taken is the same", detail);
+    }
+    Ok(())
+}
+
+fn flags(node: &Node) -> String {
+    format!("{:x?}, statx {:x}", node.flags, node.bits & BITS)
+}
+
+/// Compares the contents of both trees.
+pub fn trees(oracle: &BTreeMap<String, Content>, subject: &BTreeMap<String, Content>) -> Step {
+    for (path, expected) in oracle {
+        let Some(found) = subject.get(path) else {
+            return differs("both trees have the same names", format!("{path} is missing"));
+        };
+        match (expected, found) {
+            (Content::File(one, data), Content::File(other, found)) => {
+                bytes(path, one, other)?;
+                holes(path, data, found)?;
+            }
+            (Content::Names(one), Content::Names(other)) if one != other => {
+                let detail = format!("{path}: expected {one:?}, found {other:?}");
+                return differs("both trees have the same names", detail);
+            }
+            (one, other) if one != other => {
+                return differs("a node has the same content", path.clone());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn bytes(path: &str, expected: &[u8], found: &[u8]) -> Step {
+    if expected == found {
+        return Ok(());
+    }
+    let at = expected.iter().zip(found).take_while(|(one, other)| one == other).count();
+    let sector = |bytes: &[u8]| {
+        let start = at / SECTOR as usize * SECTOR as usize;
+        describe(bytes.get(start..(start + SECTOR as usize).min(bytes.len())).unwrap_or(&[]))
+    };
+    let (had, has) = (expected.len(), found.len());
+    let (one, other) = (sector(expected), sector(found));
+    let detail = format!("{path}: {had} and {has} bytes; byte {at}: expected {one}, found {other}");
+    differs("a file has the same bytes", detail)
+}
+
+/// Data that ext4 reports must be reported; a hole may be reported as data.
+fn holes(path: &str, expected: &[(u64, u64)], found: &[(u64, u64)]) -> Step {
+    let is_covered =
+        |range: &(u64, u64)| found.iter().any(|own| own.0 <= range.0 && range.1 <= own.1);
+    match expected.iter().find(|range| !is_covered(range)) {
+        None => Ok(()),
+        Some(range) => {
+            let detail = format!("{path}: expected data at {range:?}, found {found:?}");
+            differs("SEEK_DATA finds all data", detail)
+        }
+    }
+}

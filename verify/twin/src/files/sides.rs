@@ -1,0 +1,138 @@
+//! Both sides: the kernel's ext4 on a loop device, and a volume that `nearhead mount` serves.
+//!
+//! Both file systems have the same size and the same options of `mkfs.ext4`, but for the journal that
+//! ext4 needs. Everything is unmounted and ended when dropped.
+
+use crate::file_systems::Mounted;
+use crate::kernel_loop::KernelLoop;
+use crate::side::Side;
+use crate::tools;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// The kernel's ext4. The mount comes first, so that it is dropped first.
+#[derive(Debug)]
+pub struct Ext4 {
+    mounted: Option<Mounted>,
+    device: KernelLoop,
+    /// Folder where it is mounted.
+    pub root: PathBuf,
+}
+
+impl Ext4 {
+    /// Makes one of `size_bytes` in `folder` and mounts it.
+    pub fn new(folder: &Path, size_bytes: u64) -> Result<Self, String> {
+        let device = KernelLoop::new(&folder.join("ext4.img"), size_bytes, 512)?;
+        let words = ["-q", "-F", "-b", "4096", "-I", "256", "-O", "^dir_index", "-E", "nodiscard"];
+        let words = words.map(std::ffi::OsStr::new);
+        let path = device.device();
+        tools::ok("mkfs.ext4", &[&words[..], &[path.as_os_str()]].concat())?;
+        let root = folder.join("ext4");
+        std::fs::create_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let mut made = Self { mounted: None, device, root };
+        made.mount()?;
+        Ok(made)
+    }
+
+    /// Mounts it.
+    pub fn mount(&mut self) -> Result<(), String> {
+        self.mounted = Some(Mounted::new(&self.device.device(), &self.root, "rw")?);
+        Ok(())
+    }
+
+    /// Unmounts it.
+    pub fn unmount(&mut self) -> Result<(), String> {
+        self.mounted.take().map_or(Ok(()), Mounted::unmount)
+    }
+}
+
+/// A mounted volume.
+#[derive(Debug)]
+pub struct Ours {
+    nearhead: PathBuf,
+    image: PathBuf,
+    mode: String,
+    daemon: Option<Child>,
+    /// Folder where it is mounted.
+    pub root: PathBuf,
+    /// Bytes of the file system.
+    pub size_bytes: u64,
+}
+
+impl Ours {
+    /// Creates a volume in `folder`, makes a file system on it and mounts it in `mode`.
+    pub fn new(
+        nearhead: &Path,
+        folder: &Path,
+        image_bytes: u64,
+        mode: &str,
+    ) -> Result<Self, String> {
+        let (image, root) = (folder.join("ours.img"), folder.join("ours"));
+        std::fs::create_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let program = nearhead.to_str().ok_or("the program's path is no UTF-8")?;
+        let target = image.to_str().ok_or("the folder's name is no UTF-8")?;
+        let size = image_bytes.to_string();
+        let words = ["--size", &size, "--preset", "mlb", "--fragments", "yes"];
+        tools::ok(program, &[&["create", target], &words[..]].concat())?;
+        let report = tools::ok(program, &["mkfs", target, "--json"])?;
+        let report: Value =
+            serde_json::from_str(&report).map_err(|error| format!("mkfs: {error}"))?;
+        let size_bytes = report["size_bytes"].as_u64().ok_or("mkfs reports no size")?;
+        let (nearhead, mode) = (nearhead.to_owned(), mode.to_owned());
+        let mut ours = Self { nearhead, image, mode, daemon: None, root, size_bytes };
+        ours.mount()?;
+        Ok(ours)
+    }
+
+    /// Mounts it; returns once it can be used.
+    pub fn mount(&mut self) -> Result<(), String> {
+        let option = format!("mode={}", self.mode);
+        let words = ["-o", &option, "--json"].map(std::ffi::OsStr::new);
+        let places = ["mount".as_ref(), self.image.as_os_str(), self.root.as_os_str()];
+        let args = [&places[..], &words].concat();
+        let mut command = tools::command(self.nearhead.to_str().unwrap_or_default(), &args);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut daemon = command.spawn().map_err(|error| format!("mount: {error}"))?;
+        let mut line = String::new();
+        let read = daemon.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+        self.daemon = Some(daemon);
+        match read {
+            Some(Ok(_)) if line.contains("\"ready\"") => Ok(()),
+            _ => Err(format!("mount {}: expected that it is ready, found {line:?}", self.mode)),
+        }
+    }
+
+    /// Unmounts it in order.
+    pub fn unmount(&mut self) -> Result<(), String> {
+        let program = self.nearhead.to_str().unwrap_or_default();
+        tools::ok(program, &["umount".as_ref(), self.root.as_os_str()])?;
+        let ended = self.daemon.take().map(|mut daemon| daemon.wait());
+        match ended {
+            Some(Ok(status)) if !status.success() => Err(format!("the daemon ended: {status}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills the daemon, and takes the dead mount away.
+    pub fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+            let _ = tools::run("umount", &["--lazy".as_ref(), self.root.as_os_str()]);
+        }
+    }
+
+    /// What e2fsck finds on the unmounted volume.
+    pub fn check(&self) -> Result<(), String> {
+        let program = self.nearhead.to_str().unwrap_or_default();
+        tools::ok(program, &["fsck".as_ref(), self.image.as_os_str()]).map(drop)
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
