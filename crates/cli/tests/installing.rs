@@ -89,6 +89,8 @@ fn what_is_installed_is_taken_away_again_and_shared_folders_stay() {
     for name in ["bin/nearhead", "lib/nearhead/libnearhead_preload.so", "lib/libnearhead_wal.so"] {
         assert!(found.contains(name), "{name} is missing: {found:?}");
     }
+    let helper = machine.scratch.path("machine/opt/near/sbin/mount.nearhead");
+    assert!(helper.ends_with("sbin/mount.nearhead") && helper.exists(), "its link leads nowhere");
     let neighbour = machine.scratch.path("machine/opt/near/bin/neighbour");
     std::fs::write(&neighbour, "").unwrap();
     machine.make("uninstall");

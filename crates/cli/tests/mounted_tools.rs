@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
+#[path = "mounted_tools/options.rs"]
+mod options;
 
 use common::mounts::{assert_clean, can_mount, mount, unmount, volume};
 use common::{
@@ -20,10 +22,12 @@ fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
     }
     let (image, folder) = volume(&scratch, "256M");
     let place = folder.to_str().unwrap();
-    let daemon = mount(&scratch, &image, &folder, &[]);
+    let daemon = mount(&scratch, &image, &folder, &["-o", "commit=3600"]);
+    std::fs::write(folder.join("large"), "old").unwrap();
     let mut small = File::create(folder.join("small")).unwrap();
     small.write_all(&[1; 5000]).unwrap();
     small.sync_all().unwrap();
+    // Nothing of a file that was cut to nothing is made durable early until it is closed.
     let mut large = File::create(folder.join("large")).unwrap();
     large.write_all(&vec![2; 3 << 20]).unwrap();
     large.sync_all().unwrap();
@@ -44,6 +48,7 @@ fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
     let told = run_json(&scratch, &["status", place]);
     assert!(told["state"]["map_entries"].as_u64().unwrap() > 0, "a log has something: {told}");
     run_ok(&scratch, &["checkpoint", place]);
+    run_ok(&scratch, &["drain", place, "--cancel"]);
     run_ok(&scratch, &["hint", &image, "--offset", "0", "--len", "4096", "--kind", "normal"]);
     let beyond = ["hint", &image, "--offset", "1T", "--len", "4096", "--kind", "normal"];
     run_fails(&scratch, &beyond, &["hint"]);

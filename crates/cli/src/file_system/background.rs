@@ -28,7 +28,9 @@ pub(super) fn start(args: &MountArgs) -> Result<(), String> {
     let started = in_background::start(&mut command, &log, INTERRUPTED);
     let Started { line, mut messages } = started.map_err(|why| failed(&why))?;
     let why = if line.is_none() { messages.pop() } else { None };
-    messages.iter().for_each(|message| note(message));
+    for message in &messages {
+        note(message);
+    }
     match line {
         Some(line) => {
             say(line.trim_end());

@@ -1,8 +1,8 @@
-//! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`, `sync`, `metrics`, `set`,
-//! `remount`, `stop`.
+//! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `cancel`, `snapshot`, `hint`, `sync`,
+//! `metrics`, `set`, `remount`, `stop`.
 //!
-//! What the volume is asked is done by the thread that has it, between two requests, and takes no time; what takes long is begun there,
-//! and whoever asked watches it through `status`.
+//! Each is carried out by the thread that has the volume, between two requests, and takes no time there. A checkpoint or a drain is only
+//! begun; the client watches its progress through `status`.
 
 use super::report::report;
 use crate::control::Answer;
@@ -18,8 +18,9 @@ use nearhead_settings::{Change, Tuned, Tuner};
 use nearhead_volume::Volume;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is mounted.
 pub(super) type Mounted = nearhead_fs::Mounted<Timed<Volume<Box<dyn Disk + Send>>>>;
@@ -30,7 +31,7 @@ type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
 const ERRANDS_MAX: usize = 32;
 /// Attempts to find nothing unsaved before it becomes read-only: more than one only where the kernel lets changes through.
 const SYNCS_MAX: usize = 10;
-const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, set NAME=VALUE..., remount OPTION..., stop";
+const COMMANDS: &str = "status, checkpoint, drain, cancel, snapshot, hint OFFSET LEN KIND, sync, metrics, set NAME=VALUE..., remount OPTION..., stop";
 const ENDED: &str = "the file system is being unmounted";
 
 /// What is served, and where.
@@ -39,6 +40,8 @@ pub(super) struct Facts {
     pub(super) target: String,
     pub(super) folder: PathBuf,
     pub(super) disk_notes: Vec<String>,
+    /// Checkpoints and drains that were cancelled.
+    pub(super) cancels: Arc<AtomicU64>,
 }
 
 /// Answers commands.
@@ -97,6 +100,7 @@ impl Desk {
             ["snapshot"] => said(self.begin(Volume::start_snapshot)),
             ["checkpoint"] => said(self.write_back(false)),
             ["drain"] => said(self.write_back(true)),
+            ["cancel"] => said(self.cancel()),
             ["hint", offset, len, kind] => said(self.hint(offset, len, kind)),
             ["sync"] => said(self.ask(FsOperation::SyncAll).map(|_| "done")),
             ["set"] => Answer::Ok(self.tuner().settings()).line(),
@@ -141,6 +145,13 @@ impl Desk {
             begin(volume, now);
             Ok("started")
         })?
+    }
+
+    /// Ends a checkpoint or a drain that is under way.
+    fn cancel(&self) -> Result<&'static str, String> {
+        self.facts.cancels.fetch_add(1, Ordering::Relaxed);
+        self.look(|mounted, now| mounted.service_mut().inner_mut().cancel_checkpoint(now))?;
+        Ok("cancelled")
     }
 
     fn tuner(&self) -> MutexGuard<'_, Tuner> {

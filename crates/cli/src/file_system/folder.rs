@@ -81,8 +81,8 @@ pub(super) fn refuse(folder: &Path, allows_nonempty: bool) -> Result<(), String>
     match first.transpose().map_err(failed)? {
         None => Ok(()),
         Some(entry) => Err(format!(
-            "mount: expected an empty folder, found {:?} in {place}; `-o nonempty` hides its files until it is unmounted",
-            entry.file_name()
+            "mount: expected an empty folder, found {} in {place}; `-o nonempty` hides its files until it is unmounted",
+            entry.file_name().display()
         )),
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         assert_eq!(refuse(&folder, false), Ok(()));
         std::fs::write(folder.join("file"), "content").unwrap();
-        assert!(refuse(&folder, false).unwrap_err().contains("\"file\""));
+        assert!(refuse(&folder, false).unwrap_err().contains("found file in"));
         assert_eq!(refuse(&folder, true), Ok(()));
         assert!(refuse(&folder.join("file"), true).unwrap_err().contains("found no folder"));
         std::fs::remove_dir_all(&folder).unwrap();

@@ -39,6 +39,7 @@ const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
 
 /// Arguments of `nearhead mount`.
 #[derive(clap::Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct MountArgs {
     /// The volume: block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
@@ -178,7 +179,12 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     mounted.keep_access_times(wanted.access_times);
     let handle = Handle::default();
     stop_at_signals(signals, handle.clone())?;
-    let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
+    let facts = Facts {
+        target: args.target.clone(),
+        folder: absolute(&args.folder),
+        disk_notes,
+        cancels: Arc::default(),
+    };
     let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner);
     let mount = MountOptions {
         source: args.target.clone(),

@@ -67,6 +67,7 @@ const COMMIT_S: std::ops::RangeInclusive<u64> = 1..=3600;
 
 /// Effect of all options of a mount.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct Wanted {
     pub(super) read_only: bool,
     pub(super) for_everybody: bool,

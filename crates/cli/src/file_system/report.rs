@@ -1,10 +1,11 @@
-//! What `nearhead status` tells of a mounted volume: what it tells of any, and the file system on it.
+//! Report of `nearhead status` for a mounted volume: that of any served volume, and of the file system on it.
 
 use super::desk::{Facts, Mounted};
 use crate::health::Losses;
 use crate::report::{Clients, FileSystemReport, Served, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_service::Service;
+use std::sync::atomic::Ordering;
 
 /// The state as a report.
 pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusReport {
@@ -28,7 +29,7 @@ pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusRepo
         disk_notes: facts.disk_notes.clone(),
         coordination: None,
         attached: None,
-        cancels: 0,
+        cancels: facts.cancels.load(Ordering::Relaxed),
     };
     let report = StatusReport::new(&facts.target, volume, Some(served), now);
     report.with_file_system(FileSystemReport::of(&facts.folder, &told))
