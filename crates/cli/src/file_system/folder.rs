@@ -14,10 +14,10 @@ const SYSTEM: [&str; 15] = [
     "/sbin", "/sys", "/usr", "/var",
 ];
 
-/// Whether the daemon of what is mounted at `folder` has ended.
+/// Whether the daemon of what is mounted at `folder` has ended. The kernel answers questions about attributes from its cache, but asks the
+/// daemon for free space.
 pub(super) fn is_dead(folder: &Path) -> bool {
-    let ended = Errno::NOTCONN.raw_os_error();
-    std::fs::metadata(folder).is_err_and(|error| error.raw_os_error() == Some(ended))
+    rustix::fs::statfs(folder).is_err_and(|errno| errno == Errno::NOTCONN)
 }
 
 /// `folder` without links and dots; that of a dead mount is found by its parent.

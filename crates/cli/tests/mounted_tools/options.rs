@@ -61,10 +61,10 @@ impl InBackground {
 
     /// Kills the daemon, and waits until the kernel knows.
     fn kill(&self) {
-        let status = run_json(&self.scratch, &["status", &self.image, "--json"]);
+        let status = run_json(&self.scratch, &["status", &self.image]);
         let pid = status["served"]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok());
         kill_process(Pid::from_raw(pid.unwrap()).unwrap(), Signal::KILL).unwrap();
-        while std::fs::metadata(&self.folder).is_ok() {
+        while rustix::fs::statfs(&self.folder).is_ok() {
             std::thread::yield_now();
         }
     }
