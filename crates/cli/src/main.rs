@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
 mod attach;
+mod backing;
 mod backup;
 mod bounded_log;
 mod calibrate;

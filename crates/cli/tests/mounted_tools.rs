@@ -118,7 +118,7 @@ fn chattr_and_lsattr_do_what_they_do_on_ext4() {
         return;
     }
     let (image, folder) = volume(&scratch, "256M");
-    let daemon = mount(&scratch, &image, &folder, &[]);
+    let daemon = mount(&scratch, &image, &folder, &["-o", "commit=3600"]);
     let path = folder.join("file");
     let mut open = File::create(&path).unwrap();
     open.write_all(b"not synced before it is immutable").unwrap();
@@ -158,6 +158,10 @@ fn chattr_and_lsattr_do_what_they_do_on_ext4() {
     assert!(refused(std::fs::remove_file(inside.join("a"))));
     chattr("-a", &inside);
     chattr("+D", &inside);
+    // While a file is cut to nothing and not closed, no commit begins without a request.
+    std::fs::write(folder.join("cut"), "old").unwrap();
+    let cut = File::create(folder.join("cut")).unwrap();
+    run_ok(&scratch, &["sync", &image]);
     let commits = |target: &str| {
         let told = run_json(&scratch, &["status", target]);
         told["file_system"]["commits"].as_u64().unwrap()
@@ -165,7 +169,7 @@ fn chattr_and_lsattr_do_what_they_do_on_ext4() {
     let before = commits(&image);
     std::fs::remove_file(inside.join("a")).unwrap();
     assert_eq!(commits(&image), before + 1, "a name that is gone is durably gone");
-    drop((open, appending));
+    drop((open, appending, cut));
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);
     let daemon = mount(&scratch, &image, &folder, &[]);

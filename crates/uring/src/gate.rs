@@ -3,17 +3,6 @@
 use crate::target::Target;
 use nearhead_disk::{Command, DiskError, DiskErrorKind, Payload, total_len};
 
-/// Nothing of a file that was cut short can be relied on.
-fn refuse_cut(target: &Target) -> Result<(), DiskError> {
-    match target.cut_short() {
-        None => Ok(()),
-        Some(why) => {
-            let detail = format!("{}: {why}; stop, and restore the image", target.properties.name);
-            Err(DiskError { kind: DiskErrorKind::Gone, detail })
-        }
-    }
-}
-
 /// Refuses what changes a file of which written pages were lost.
 fn refuse_lost(target: &Target) -> Result<(), DiskError> {
     match target.lost() {
@@ -24,7 +13,6 @@ fn refuse_lost(target: &Target) -> Result<(), DiskError> {
 
 /// The one gate that every command passes before it reaches the kernel.
 pub(crate) fn check(command: &Command, target: &Target) -> Result<(), DiskError> {
-    refuse_cut(target)?;
     let (name, offset, len, writes, limited) = match command {
         Command::Read { offset, len } => ("read", *offset, u64::from(*len), false, true),
         Command::Write { offset, parts, .. } => {

@@ -69,15 +69,7 @@ pub(crate) struct Target {
     is_file: bool,
     /// What lies beneath a device, kept from others as well.
     beneath: Vec<OwnedFd>,
-    learned: Learned,
-}
-
-/// Facts learned from commands after the target was opened. They stay true.
-#[derive(Debug, Default)]
-struct Learned {
     zero_range_refused: AtomicBool,
-    /// The file was found shorter than the disk that it holds.
-    was_cut: AtomicBool,
 }
 
 impl Target {
@@ -159,23 +151,6 @@ impl Target {
         is_device && rustix::fs::seek(&self.fd, SeekFrom::End(0)).is_ok_and(|size| size < end)
     }
 
-    /// Why no command can be carried out: the file was cut short. What was behind its new end is lost, so this stays true when a later
-    /// write makes the file longer. A call of `fstat` for each command finds it at once.
-    pub(crate) fn cut_short(&self) -> Option<String> {
-        if !self.is_file {
-            return None;
-        }
-        let expected = self.properties.capacity_bytes;
-        let found = rustix::fs::fstat(&self.fd).ok().map(|stat| stat.st_size.unsigned_abs());
-        if found.is_some_and(|found| found < expected) {
-            self.learned.was_cut.store(true, Ordering::Relaxed);
-        }
-        self.learned.was_cut.load(Ordering::Relaxed).then(|| {
-            let found = found.unwrap_or_default();
-            format!("expected a file of {expected} bytes, found it cut short while it was in use ({found} bytes now)")
-        })
-    }
-
     /// The descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -189,12 +164,12 @@ impl Target {
 
     /// Whether the kernel may still be asked to zero a range by itself.
     pub(crate) fn may_zero_range(&self) -> bool {
-        !self.learned.zero_range_refused.load(Ordering::Relaxed)
+        !self.zero_range_refused.load(Ordering::Relaxed)
     }
 
     /// Remembers that it refused.
     pub(crate) fn zero_range_was_refused(&self) {
-        self.learned.zero_range_refused.store(true, Ordering::Relaxed);
+        self.zero_range_refused.store(true, Ordering::Relaxed);
     }
 
     /// Lets others in. Called once no command is outstanding.
@@ -359,7 +334,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         notes,
         is_file: true,
         beneath: Vec::new(),
-        learned: Learned::default(),
+        zero_range_refused: AtomicBool::new(false),
     })
 }
 
@@ -469,7 +444,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         notes,
         is_file: false,
         beneath,
-        learned: Learned::default(),
+        zero_range_refused: AtomicBool::new(false),
     })
 }
 

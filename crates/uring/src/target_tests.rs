@@ -68,18 +68,6 @@ fn only_a_file_where_no_head_moves_is_one_on_flash() {
     }
 }
 
-/// A later write makes the file longer, and does not bring back what was behind the cut.
-#[test]
-fn a_file_that_was_cut_short_stays_an_error() {
-    let image = Image::new("cut", 1 << 20);
-    let target = image.open(&OpenOptions::default()).unwrap();
-    assert_eq!(target.cut_short(), None);
-    rustix::fs::ftruncate(target.write_fd(), 4096).unwrap();
-    assert!(target.cut_short().unwrap().contains("4096 bytes now"));
-    rustix::fs::ftruncate(target.write_fd(), 1 << 20).unwrap();
-    assert!(target.cut_short().is_some());
-}
-
 /// It grows where it is written to: no room for that is no end.
 #[test]
 fn a_file_never_ends_before_what_is_written_to_it() {

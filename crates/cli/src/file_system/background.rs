@@ -38,7 +38,7 @@ pub(super) fn start(args: &MountArgs) -> Result<(), String> {
         }
         None => Err(why.unwrap_or_else(|| {
             failed(&format!(
-                "its process ended before the folder could be used; {} may say why",
+                "its process ended before the folder could be used (log: {}); without --background it shows why",
                 log.display()
             ))
         })),

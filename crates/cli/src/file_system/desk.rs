@@ -35,13 +35,21 @@ const COMMANDS: &str = "status, checkpoint, drain, cancel, snapshot, hint OFFSET
 const ENDED: &str = "the file system is being unmounted";
 
 /// What is served, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) target: String,
     pub(super) folder: PathBuf,
     pub(super) disk_notes: Vec<String>,
+    /// Trouble with the files under the volume, when they were last checked.
+    pub(super) trouble: Arc<Mutex<Option<String>>>,
     /// Checkpoints and drains that were cancelled.
     pub(super) cancels: Arc<AtomicU64>,
+}
+
+impl Facts {
+    pub(super) fn trouble(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Answers commands.

@@ -9,6 +9,7 @@ use super::mounts::Served;
 use super::options::Wanted;
 use super::report::report;
 use super::{background, folder, remount};
+use crate::backing::Backing;
 use crate::bounded_log::BoundedLog;
 use crate::journal::ToldPasses;
 use crate::offline::{self, Offline};
@@ -36,6 +37,9 @@ use std::sync::Arc;
 
 /// Blocks of metadata kept in memory.
 const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
+
+/// Interval between two checks of the files under the volume.
+const CHECK_EVERY: Nanos = Nanos::from_millis(200);
 
 /// Arguments of `nearhead mount`.
 #[derive(clap::Args, Clone, Debug)]
@@ -100,6 +104,9 @@ struct Watch {
     failure: Option<String>,
     told_passes: ToldPasses,
     manager: ServiceManager,
+    /// Files under the volume, and the time of their next check.
+    backing: Backing,
+    check_at: Nanos,
     /// Log of a process in the background.
     log: Option<BoundedLog>,
 }
@@ -119,6 +126,14 @@ impl Watch {
         if failure.is_some() && self.failure != failure {
             alarm(failure.as_deref().unwrap_or_default());
             self.failure = failure;
+        }
+        if now >= self.check_at {
+            self.check_at = now + CHECK_EVERY;
+            let trouble = self.backing.trouble();
+            let before = std::mem::replace(&mut *self.facts.trouble(), trouble.clone());
+            if let Some(trouble) = trouble.filter(|_| before.is_none()) {
+                alarm(&trouble);
+            }
         }
         let volume = mounted.service().inner();
         self.told_passes.tell(volume.engine().passes(), now);
@@ -183,7 +198,7 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
         target: args.target.clone(),
         folder: absolute(&args.folder),
         disk_notes,
-        cancels: Arc::default(),
+        ..Facts::default()
     };
     let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner);
     let mount = MountOptions {
@@ -208,7 +223,10 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     let manager = ServiceManager::find();
     let told_passes = ToldPasses::default();
     let log = args.detached.clone().map(background::bounded);
-    let mut watch = Watch { facts, over_http, failure: None, told_passes, manager, log };
+    let backing = Backing::of(&args.target, &args.disk)?;
+    let check_at = Nanos::ZERO;
+    let mut watch =
+        Watch { facts, over_http, failure: None, told_passes, manager, backing, check_at, log };
     let served = nearhead_fuse::serve(
         mounted,
         start,
@@ -223,7 +241,8 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     );
     // Held until here.
     drop(note.try_recv());
-    served.map_err(|problem| format!("mount {}: {problem}", args.target))
+    let unkept = || watch.backing.unkept().map_or(Ok(()), |unkept| Err(unkept.to_owned()));
+    served.and_then(|()| unkept()).map_err(|problem| format!("mount {}: {problem}", args.target))
 }
 
 fn absolute(folder: &Path) -> PathBuf {

@@ -24,7 +24,7 @@ pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusRepo
         },
         requests: mounted.service().counts(),
         latency: mounted.service().latencies(),
-        disk_trouble: volume.lanes().trouble(),
+        disk_trouble: volume.lanes().trouble().or_else(|| facts.trouble().clone()),
         losses: Losses::default(),
         disk_notes: facts.disk_notes.clone(),
         coordination: None,

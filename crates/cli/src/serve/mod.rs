@@ -6,7 +6,6 @@
 //! it.
 
 mod access;
-mod backing;
 mod commands;
 mod coordination;
 mod devices;
@@ -32,6 +31,7 @@ pub use shown::{Handed, Showing};
 use signals::Hangup;
 pub use signals::Signals;
 
+use crate::backing::Backing;
 use crate::control::{
     Answer, Ended, Links, check_socket_path, places, prepare_for, remove_old, why_not_there,
 };
@@ -41,7 +41,6 @@ use crate::report::preset_name;
 use crate::service_manager::ServiceManager;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
-use backing::Backing;
 use commands::Desk;
 use devices::Devices;
 use nearhead_disk::{Nanos, Properties, Striping};

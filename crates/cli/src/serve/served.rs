@@ -4,7 +4,6 @@
 //! is answered to the one who asked, never to a client. Where the volume is shown as a file as well, the kernel's
 //! requests come and go here ([`super::shown`]), beside those of the server's clients.
 
-use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
 use super::devices::Devices;
 use super::growing::Growing;
@@ -12,6 +11,7 @@ use super::live_settings::LiveSettings;
 use super::replacing::Replacer;
 use super::rest_command::RestCommands;
 use super::shown::Shown;
+use crate::backing::Backing;
 use crate::journal::ToldPasses;
 use crate::report::{DeviceReport, Latencies, RequestCounts};
 use crate::service_manager::ServiceManager;

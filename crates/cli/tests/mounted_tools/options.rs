@@ -147,6 +147,28 @@ fn remount_to_writable_and_back_keeps_flags() {
     it.umount();
 }
 
+/// A later write makes the image longer, and does not bring back what was behind the cut.
+#[test]
+fn an_image_cut_short_while_mounted_is_reported() {
+    if !can_mount() {
+        return;
+    }
+    let it = InBackground::new("mount-cut");
+    it.mount("rw");
+    std::fs::write(it.folder.join("file"), "content").unwrap();
+    OpenOptions::new().write(true).open(&it.image).unwrap().set_len(8 << 20).unwrap();
+    let is_reported = || {
+        let status = run(&it.scratch, &["status", &it.image]);
+        status.status.code() == Some(2)
+            && String::from_utf8_lossy(&status.stdout).contains("was cut short")
+    };
+    while !is_reported() {
+        std::thread::yield_now();
+    }
+    let place = it.folder.to_str().unwrap();
+    it.helper_ok("umount.fuse.nearhead", &[place]);
+}
+
 #[test]
 fn folders_with_files_and_of_the_system_are_refused() {
     if !can_mount() {

@@ -1,8 +1,8 @@
-//! The files under a served volume: whether they still have a name and all their bytes, and room to grow.
+//! Files under a volume that is served or mounted: whether they still have a name and all their bytes, and room to grow.
 //!
-//! A file that is deleted while it is open goes on working and is gone when the last process closes it; one that is cut
-//! short is made longer again by the next write, and reads as zeros where something was. Nothing fails then, so this is
-//! what notices. The descriptors here read and write nothing.
+//! A file that is deleted while it is open goes on working and is gone when the last process closes it. One that is cut short is made
+//! longer again by the next write, and reads as zeros where something was. No command fails then, so the daemon checks the files. The
+//! descriptors here read and write nothing.
 
 use crate::target::{Beside, DiskArgs, backing_paths, space_notes};
 use nearhead_arrays::MISSING;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The files, held since the volume was opened.
 #[derive(Debug, Default)]
-pub(super) struct Backing {
+pub struct Backing {
     /// What was named: the target, and its data devices.
     targets: Vec<String>,
     files: Vec<Held>,
@@ -55,7 +55,7 @@ fn len_of(file: &OwnedFd) -> Option<u64> {
 
 impl Backing {
     /// Those of `target` and of the devices beside it.
-    pub(super) fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
+    pub fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
         let mut targets = vec![target.to_owned()];
         targets.extend(Beside::of(args)?.all().filter(|text| *text != MISSING).cloned());
         let paths: Result<Vec<_>, String> =
@@ -65,24 +65,24 @@ impl Backing {
     }
 
     /// They have become larger, and were opened anew.
-    pub(super) fn look_anew(&mut self) {
+    pub fn look_anew(&mut self) {
         let paths: Vec<PathBuf> = self.files.drain(..).map(|held| held.path).collect();
         self.files = paths.into_iter().filter_map(Held::of).collect();
     }
 
     /// Bytes of the file or device that was named, if it is one that is used as it is.
-    pub(super) fn device_bytes(&self) -> Option<u64> {
+    pub fn device_bytes(&self) -> Option<u64> {
         let mut device = std::fs::File::open(Path::new(self.targets.first()?)).ok()?;
         device.seek(SeekFrom::End(0)).ok()
     }
 
     /// Which of them may take more space than there is now.
-    pub(super) fn without_space(&self) -> Vec<String> {
+    pub fn without_space(&self) -> Vec<String> {
         self.targets.iter().flat_map(|target| space_notes(target)).collect()
     }
 
     /// What to say if one of them was deleted or cut short. The same trouble gives the same text.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<String> {
         let pid = std::process::id();
         if let Some(Held { path, file, .. }) = self.files.iter().find(|held| held.is_deleted()) {
             let (path, fd) = (path.display(), file.as_raw_fd());
@@ -101,7 +101,7 @@ impl Backing {
     }
 
     /// What an orderly stop cannot promise, if anything.
-    pub(super) fn unkept(&self) -> Option<&'static str> {
+    pub fn unkept(&self) -> Option<&'static str> {
         if self.files.iter().any(Held::is_deleted) {
             return Some(
                 "everything was written, to a file that was deleted meanwhile and is gone now",
