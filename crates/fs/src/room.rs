@@ -239,7 +239,7 @@ impl Core {
             // Room is kept for the pages of it that are in memory.
             let kept = self.file(ino).pages.without_block_within(&pages);
             let needed = holes.map(|run| run.len).sum::<u64>();
-            self.check_room(needed.saturating_sub(kept), caller)?;
+            self.check_room_now(needed.saturating_sub(kept), caller)?;
             self.ext4()?.reserve(ino, first, count, true, caller)?;
             self.note_changed(&[ino]);
             self.has_blocks(ino, pages);

@@ -130,19 +130,25 @@ impl Core {
 
     /// Keeps room for so many blocks more.
     fn keep_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
-        self.check_room(blocks, caller)?;
+        self.check_room(blocks, SPARE_BLOCKS, caller)?;
         self.kept_blocks += blocks;
         Ok(())
     }
 
+    /// The same for blocks that are taken at once: those that stay free are needed only where others are promised.
+    pub(crate) fn check_room_now(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
+        let spare = if self.kept_blocks == 0 { 0 } else { SPARE_BLOCKS };
+        self.check_room(blocks, spare, caller)
+    }
+
     /// An error if there is no room for so many blocks more, besides what was promised. The reserve of the file system is root's alone.
-    pub(crate) fn check_room(&mut self, blocks: u64, caller: &Caller) -> Result<(), Halt> {
+    fn check_room(&mut self, blocks: u64, spare: u64, caller: &Caller) -> Result<(), Halt> {
         if blocks == 0 {
             return Ok(());
         }
         let statistics = self.ext4()?.statistics();
         let free = if caller.uid == 0 { statistics.free } else { statistics.available };
-        if free >= self.kept_blocks + blocks + SPARE_BLOCKS {
+        if free >= self.kept_blocks + blocks + spare {
             return Ok(());
         }
         let kept = self.kept_blocks;
