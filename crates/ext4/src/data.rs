@@ -3,8 +3,8 @@
 //! The bytes are not here. Whoever drives this writes new blocks before the changes that show them are durable. A file's
 //! written blocks must not lie behind its size when changes are taken: allocate, then grow.
 //!
-//! Nothing here changes a time of the file or asks for its flags: most of it carries out what was asked for earlier. Whoever carries out
-//! a request checks the flags, and sets the times with [`Ext4::set_times`].
+//! Nothing here changes a time of the file or asks for its flags: most of it carries out what was asked for earlier. The caller that
+//! carries out a request checks the flags, and sets the times with [`Ext4::set_times`].
 
 use crate::Ext4;
 use crate::error::{Errno, Outcome, fail};

@@ -149,7 +149,7 @@ fn flags_of_inodes_forbid_what_they_say() {
     assert_eq!(errno(driven.run(|fs| fs.truncate(file, 0, &root_at(2))).map(drop)), forbidden);
     assert_eq!(errno(driven.run(|fs| fs.unlink(ROOT, b"file", &root_at(2))).map(drop)), forbidden);
     set_flags(&mut driven, 0x10);
-    // What was written before that still goes to its place: whoever takes requests checks flags, not who carries them out.
+    // What was written before that still goes to its place: flags are checked where requests are accepted, not where they are carried out.
     assert_eq!(errno(driven.write(file, 1, 1, 1)), Ok(()));
     let moved = driven.run(|fs| fs.rename(ROOT, b"file", ROOT, b"x", Rename::Replace, &root_at(2)));
     assert_eq!(errno(moved.map(drop)), forbidden);

@@ -45,13 +45,13 @@ impl Core {
         self.ext4.as_ref().is_none_or(|ext4| ext4.changes_len() >= self.changes_max() / 2)
     }
 
-    /// Whether so much metadata is changed, or beside it packed, that nothing more may be changed.
+    /// Whether so much metadata is changed, together with what is packed, that nothing more may be changed.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
         self.record_len() + self.commit.bounds.pages() >= self.changes_max()
     }
 
-    /// Whether something that was written in place has to be durable with this commit: bulk of files that nobody asked for waits for the
-    /// next one that is due, as a flush may take as long as all of it.
+    /// Whether something that was written in place has to be durable with this commit: bulk of files that no client asked for waits for
+    /// the next one that is due, as a flush may take as long as all of it.
     pub(crate) fn needs_flush(&self) -> bool {
         let commit = &self.commit;
         let is_needed = |ino| commit.asked.contains(&ino) || commit.bounds.is_closed(ino);

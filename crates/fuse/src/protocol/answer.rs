@@ -1,6 +1,6 @@
 //! Answers to the kernel, encoded as bytes.
 //!
-//! An answer has a header and a body of structures. Bytes of files are no part of the encoding: whoever sends an answer puts them behind its
+//! An answer has a header and a body of structures. Bytes of files are no part of the encoding: the sender of an answer puts them behind its
 //! header without a copy. A listing is never longer than the kernel has room for.
 
 use super::wire::{

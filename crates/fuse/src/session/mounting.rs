@@ -1,6 +1,6 @@
 //! Mounting a folder: by the kernel itself as root, by `fusermount3` otherwise.
 //!
-//! The descriptor of `/dev/fuse` that comes of it is the mount: the folder is served by whoever has it. `fusermount3` opens it and passes
+//! The descriptor of `/dev/fuse` that comes of it is the mount: the process that has it serves the folder. `fusermount3` opens it and passes
 //! it on over a socket (libfuse's `doc/kernel.txt` and `fusermount.c`).
 
 use super::block_source::{BlockSource, DEVICE_BYTES};
