@@ -78,9 +78,8 @@ impl Core {
         let dirty = self.files.iter().filter(|(_, file)| file.pages.is_dirty() && !file.is_packed);
         let dirty: Vec<Ino> = dirty.map(|(ino, _)| *ino).collect();
         for ino in dirty {
-            let Some(file) = self.files.get(&ino).filter(|file| !file.is_quiet_wanted) else {
-                continue;
-            };
+            let may_begin = !self.waiting.awaits_quiet_of(ino);
+            let Some(file) = self.files.get(&ino).filter(|_| may_begin) else { continue };
             for run in self.not_bound(ino, self.runs_in_place(file)) {
                 self.begin_write_out(ino, run);
             }

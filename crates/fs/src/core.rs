@@ -223,10 +223,10 @@ impl Core {
             }
             // The commit that is under way makes it.
             Halt::Record => self.waiting.for_record(who),
-            Halt::Quiet => {
+            Halt::Quiet(ino) => {
                 // Some of what is under way ends with a commit only.
                 self.commit.want();
-                self.waiting.for_quiet(who);
+                self.waiting.for_quiet(who, ino);
             }
             Halt::Fails(error) => return Err(error),
         }

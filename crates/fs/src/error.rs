@@ -77,8 +77,9 @@ pub(crate) enum Halt {
     /// Until the record that is about to be made is, as what changes now would go into it without its data: the commit waits only for
     /// write-outs that have their blocks.
     Record,
-    /// Until nothing of the file is on its way: write-outs end and a commit begins; meanwhile no other bulk of the file goes out.
-    Quiet,
+    /// Until nothing of the file is on its way: write-outs end and a commit begins. While a request waits, only commits that a client
+    /// asked for begin bulk of the file; otherwise a steady writer could keep the request waiting for ever.
+    Quiet(nearhead_ext4::Ino),
     /// Never.
     Fails(FsError),
 }

@@ -8,7 +8,6 @@ use nearhead_ext4::{Attributes, BLOCK_BYTES, Times, Timestamp};
 
 /// One node that is in use.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct File {
     /// Differs between two nodes that had the same number: what was begun for one is not the other's.
     pub(crate) incarnation: u64,
@@ -37,8 +36,6 @@ pub(crate) struct File {
     pub(crate) is_gone: bool,
     /// It never had a name.
     pub(crate) is_nameless: bool,
-    /// A request waits until nothing of it is on its way: no bulk of it begins meanwhile but for a commit.
-    pub(crate) is_quiet_wanted: bool,
     /// The run that is written in order now: from where, to where.
     pub(crate) stream: (u64, u64),
     /// How its last writes follow each other.

@@ -197,7 +197,7 @@ impl Core {
         let is_gone = file.is_gone || file.is_nameless;
         if is_gone && before <= count && file.writing > 0 {
             // Its blocks are anybody's then.
-            return Err(Halt::Quiet);
+            return Err(Halt::Quiet(ino));
         }
         file.references = before.saturating_sub(count);
         let is_last = before > 0 && file.references == 0;

@@ -1,8 +1,7 @@
 //! Replaced content without `fsync`: a file renamed over a name, or cut to nothing, written and closed (ext4's `auto_da_alloc`).
 //!
-//! What keeps true: after a crash the name has the old content or the whole new one. The new content is *bound* to the running transaction:
-//! its bulk goes in place at once, and the record that takes the metadata of this transaction is made only after that is flushed, and has
-//! the rest itself. Bulk gets its blocks before the rename is carried out, so that no bound write-out waits for room in a record.
+//! After a crash the name has the old content or the whole new one. The new content is *bound* to the running transaction: its bulk goes
+//! in place at once. The record with the metadata of this transaction is made only after that bulk is flushed, and has the rest itself. Bulk gets its blocks before the rename is carried out, so that no bound write-out waits for room in a record.
 //!
 //! A commit *closes* the bound files when it is about to make a record. From then until that record is made nothing more is bound: such
 //! requests wait, as what they change would go into a record without its data.
@@ -31,21 +30,43 @@ pub(crate) struct Bound {
     pub(crate) size: Option<u64>,
 }
 
-/// All that is bound.
+/// Files that were cut to nothing and not closed since, with the time of the cut.
+#[derive(Debug, Default)]
+struct Cuts {
+    at: BTreeMap<Ino, Nanos>,
+    by_time: BTreeSet<(Nanos, Ino)>,
+}
+
+impl Cuts {
+    fn insert(&mut self, ino: Ino, at: Nanos) {
+        self.remove(ino);
+        self.at.insert(ino, at);
+        self.by_time.insert((at, ino));
+    }
+
+    fn remove(&mut self, ino: Ino) {
+        if let Some(at) = self.at.remove(&ino) {
+            self.by_time.remove(&(at, ino));
+        }
+    }
+}
+
+/// Data bound to transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Bounds {
     /// To the running transaction.
     open: BTreeMap<Ino, Bound>,
+    /// Sum of the pages in `open`: it is compared with the room of a record for each request.
+    open_pages: u64,
     /// To the record that is about to be made.
     closed: BTreeMap<Ino, Bound>,
-    /// Files that were cut to nothing and not closed since, and when they were cut.
-    cut: BTreeMap<Ino, Nanos>,
+    cuts: Cuts,
 }
 
 impl Bounds {
     /// Pages that wait for the record of the running transaction.
     pub(crate) fn pages(&self) -> usize {
-        self.open.values().map(|bound| bound.dirty.total() as usize).sum()
+        self.open_pages as usize
     }
 
     /// Whether a record has to wait for something, or to bring it.
@@ -84,19 +105,31 @@ impl Bounds {
 
     /// Whether a file was cut to nothing since `from` and is not closed yet: its new content is about to come.
     pub(crate) fn has_cut_since(&self, from: Nanos) -> bool {
-        self.cut.values().any(|at| *at >= from)
+        self.cuts.by_time.last().is_some_and(|(at, _)| *at >= from)
     }
 
     /// No client holds a file any more.
     pub(crate) fn note_released(&mut self, ino: Ino) {
-        self.cut.remove(&ino);
+        self.cuts.remove(ino);
     }
 
     /// Nothing of a file is bound any more: it is gone.
     pub(crate) fn forget(&mut self, ino: Ino) {
-        self.open.remove(&ino);
+        self.unbind(ino);
         self.closed.remove(&ino);
-        self.cut.remove(&ino);
+        self.cuts.remove(ino);
+    }
+
+    fn bind(&mut self, ino: Ino, bound: Bound) {
+        self.unbind(ino);
+        self.open_pages += bound.dirty.total();
+        self.open.insert(ino, bound);
+    }
+
+    fn unbind(&mut self, ino: Ino) {
+        if let Some(bound) = self.open.remove(&ino) {
+            self.open_pages -= bound.dirty.total();
+        }
     }
 }
 
@@ -122,14 +155,14 @@ impl Core {
 
     /// A file was cut to nothing.
     pub(crate) fn note_cut(&mut self, ino: Ino) {
-        self.commit.bounds.cut.insert(ino, self.now);
+        self.commit.bounds.cuts.insert(ino, self.now);
     }
 
     /// A descriptor of the file was closed. If its content replaces what was cut away, it goes out now.
     pub(crate) fn try_closed(&mut self, ino: Ino) -> Result<(), Halt> {
-        if self.commit.bounds.cut.contains_key(&ino) {
+        if self.commit.bounds.cuts.at.contains_key(&ino) {
             self.begin_bulk_of(ino)?;
-            self.commit.bounds.cut.remove(&ino);
+            self.commit.bounds.cuts.remove(ino);
             self.bind(ino);
         }
         Ok(())
@@ -148,7 +181,7 @@ impl Core {
         let bulk = if pages > WAITING_PAGES_MAX { all } else { self.runs_in_place(file) };
         let (is_packed, writing) = (file.is_packed, file.writing);
         if is_packed && !bulk.is_empty() {
-            return Err(Halt::Quiet);
+            return Err(Halt::Quiet(ino));
         }
         for run in bulk {
             self.begin_write_out(ino, run);
@@ -158,12 +191,12 @@ impl Core {
             works.any(|(_, work)| work.ino == ino && !work.has_blocks())
         };
         if (writing > 0 || self.file(ino).writing > 0) && waits(self) {
-            return Err(Halt::Quiet);
+            return Err(Halt::Quiet(ino));
         }
         Ok(())
     }
 
-    /// What of a file is not durable now is durable with the running transaction.
+    /// Binds all data of a file that is not durable yet to the running transaction.
     pub(crate) fn bind(&mut self, ino: Ino) {
         let works = self.write_outs.entries().filter(|(_, work)| work.ino == ino);
         let slots = works.map(|(slot, _)| slot).collect();
@@ -176,7 +209,7 @@ impl Core {
             dirty.insert(run);
         }
         let bound = Bound { incarnation: file.incarnation, dirty, slots, size: file.size };
-        self.commit.bounds.open.insert(ino, bound);
+        self.commit.bounds.bind(ino, bound);
     }
 
     /// Whether what is bound now is in no record before its data.
@@ -191,6 +224,7 @@ impl Core {
 
     /// A record is about to be made: it has what is bound until now.
     pub(crate) fn close_bounds(&mut self) {
+        self.commit.bounds.open_pages = 0;
         for (ino, bound) in std::mem::take(&mut self.commit.bounds.open) {
             let is_there = |file: &mut File| !file.is_gone;
             if !self.same_file(ino, bound.incarnation).is_some_and(is_there) {

@@ -25,11 +25,9 @@ enum Becomes {
 }
 
 impl Core {
-    /// Nothing of the file is on its way to its blocks. Until then only commits write it out, or it might never be so next to a writer.
+    /// Nothing of the file is on its way to its blocks.
     fn wait_until_quiet(&mut self, ino: Ino) -> Result<(), Halt> {
-        let file = self.file(ino);
-        file.is_quiet_wanted = file.is_busy();
-        if file.is_quiet_wanted { Err(Halt::Quiet) } else { Ok(()) }
+        if self.file(ino).is_busy() { Err(Halt::Quiet(ino)) } else { Ok(()) }
     }
 
     /// The file has this length.

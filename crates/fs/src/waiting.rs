@@ -29,7 +29,7 @@ pub(crate) struct Waiting {
     missing: BTreeMap<Waiter, usize>,
     mount: Vec<Waiter>,
     room: Vec<Waiter>,
-    quiet: Vec<Waiter>,
+    quiet: BTreeMap<Ino, Vec<Waiter>>,
     settling: Vec<Waiter>,
     changes: Vec<Waiter>,
     record: Vec<Waiter>,
@@ -96,13 +96,19 @@ impl Waiting {
         std::mem::take(&mut self.record)
     }
 
-    pub(crate) fn for_quiet(&mut self, who: Waiter) {
-        self.quiet.push(who);
+    /// Until nothing of a file is on its way.
+    pub(crate) fn for_quiet(&mut self, who: Waiter, ino: Ino) {
+        self.quiet.entry(ino).or_default().push(who);
     }
 
-    /// Whether anybody waits until a file has nothing on its way.
+    /// Whether a request waits until some file has nothing on its way.
     pub(crate) fn awaits_quiet(&self) -> bool {
         !self.quiet.is_empty()
+    }
+
+    /// The same for this file.
+    pub(crate) fn awaits_quiet_of(&self, ino: Ino) -> bool {
+        self.quiet.contains_key(&ino)
     }
 
     /// Until what was freed may be used again.
@@ -142,7 +148,7 @@ impl Waiting {
     }
 
     pub(crate) fn quiet_came(&mut self) -> Vec<Waiter> {
-        std::mem::take(&mut self.quiet)
+        std::mem::take(&mut self.quiet).into_values().flatten().collect()
     }
 
     /// All commits up to this one are durable.
@@ -163,7 +169,7 @@ impl Waiting {
         all.extend(std::mem::take(&mut self.pages).into_values().flatten());
         all.append(&mut self.mount);
         all.append(&mut self.room);
-        all.append(&mut self.quiet);
+        all.append(&mut self.quiet_came());
         all.append(&mut self.settling);
         all.append(&mut self.changes);
         all.append(&mut self.record);

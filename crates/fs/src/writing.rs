@@ -183,6 +183,7 @@ impl Core {
 
     /// A file that is written in order is written out as it comes, so that a commit finds little left.
     fn go_on_with_stream(&mut self, ino: Ino, offset: u64, end: u64) {
+        let is_held_back = self.waiting.awaits_quiet_of(ino);
         let file = self.file(ino);
         let is_next = file.stream.1 == offset;
         file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
@@ -190,7 +191,7 @@ impl Core {
         // What is being packed may count as written already, so its bytes come with the record.
         if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES
             || file.is_packed
-            || file.is_quiet_wanted
+            || is_held_back
         {
             return;
         }

@@ -1,11 +1,11 @@
-//! What becomes durable although no client asks: soon where the disk has nothing else to do, and after a second at the latest.
+//! Durability without a request: soon where the disk has nothing else to do, and after a second at the latest.
 
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use nearhead_disk::Nanos;
-use nearhead_ext4::{Ino, ROOT};
+use nearhead_ext4::{AttributeChange, IMMUTABLE_FLAG, Ino, ROOT};
 use nearhead_fs::{Answer, FsOperation};
 use nearhead_service::Operation;
 use support::{Client, Ram, SIZE, buffer, pattern};
@@ -29,7 +29,7 @@ fn write_file(client: &mut Client, name: &str, bytes: &[u8]) -> Ino {
     ino
 }
 
-/// What a crash leaves of a file that loses all that was not flushed.
+/// Content of a file after a crash that loses all unflushed blocks.
 fn left_of(client: &Client, mode: &str, name: &str) -> Vec<u8> {
     let left = client.mounted.service().after_crash_that(&mut || false);
     let mut after = Client::of(Ram::of(SIZE, left), mode);
@@ -140,4 +140,30 @@ fn an_fsync_does_not_flush_bulk_of_other_files() {
     client.ask(FsOperation::Write { ino: small, offset: 0, data, is_durable: true }).unwrap();
     assert_eq!(client.mounted.service().flushes, flushes);
     assert!(left_of(&client, "nearhead", "small") == b"small");
+}
+
+/// A cut waits until the writes under way have ended. One that is refused by then holds back no later bulk.
+#[test]
+fn bulk_goes_in_place_after_a_refused_cut() {
+    let Some(mut client) = Client::fresh("nearhead") else { return };
+    client.mounted.service_mut().holds_bulk = true;
+    let ino = write_file(&mut client, "a", &pattern(1, 2 << 20));
+    assert!(client.mounted.service().held() > 0);
+    let change = AttributeChange::default();
+    client.send(FsOperation::SetAttributes { ino, change, size: Some(100) });
+    let set_flags = |flags| FsOperation::SetFlags { ino, flags, mask: IMMUTABLE_FLAG };
+    client.ask(set_flags(IMMUTABLE_FLAG)).unwrap();
+    client.mounted.service_mut().let_go();
+    client.drive();
+    let end = Nanos(client.now.0 + 2_000_000_000);
+    pass(&mut client, end);
+    client.ask(set_flags(0)).unwrap();
+    assert_eq!(client.size(ino), 2 << 20, "the cut is refused");
+    let before = client.mounted.report().counts.in_place_bytes;
+    for at in 0..16 {
+        client.write(ino, (2 << 20) + at * (128 << 10), &pattern(2, 128 << 10));
+    }
+    let end = Nanos(client.now.0 + 2_000_000_000);
+    pass(&mut client, end);
+    assert_eq!(client.mounted.report().counts.in_place_bytes - before, 2 << 20);
 }
