@@ -26,9 +26,9 @@ fn a_file_has_a_time_of_birth_that_stays() {
     File::create(&path).unwrap();
     let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let born = |path: &Path| {
-        let told = rustix::fs::statx(CWD, path, AtFlags::empty(), asked).unwrap();
-        let has_birth = told.stx_mask & StatxFlags::BTIME.bits() != 0;
-        has_birth.then_some((told.stx_btime.tv_sec, told.stx_btime.tv_nsec))
+        let found = rustix::fs::statx(CWD, path, AtFlags::empty(), asked).unwrap();
+        let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        has_birth.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
     };
     let Some(birth) = born(&path) else {
         println!("skipped: the kernel asks a FUSE server for no time of birth (Linux 6.6)");
@@ -156,8 +156,8 @@ fn system_attributes_other_than_access_lists_are_refused() {
     assert_eq!(refused.unwrap_err(), Errno::OPNOTSUPP);
     rustix::fs::setxattr(&folder, "trusted.secret", b"value", flags).unwrap();
     let place = folder.to_str().unwrap();
-    let told = tool_ok("getfattr", &["-d", "-m", "-", "--absolute-names", place]);
-    assert!(told.contains("trusted.secret"), "{told}");
+    let listed = tool_ok("getfattr", &["-d", "-m", "-", "--absolute-names", place]);
+    assert!(listed.contains("trusted.secret"), "{listed}");
     unmount(&scratch, &folder, daemon);
 }
 
@@ -256,12 +256,15 @@ fn sync_makes_a_mount_on_a_block_device_durable() {
         println!("skipped: the kernel reports no sync to a FUSE server (Linux 6.18, loop devices)");
         return;
     }
-    let daemon = mount(&scratch, &image, &folder, &["-o", "syncfs"]);
+    let daemon = mount(&scratch, &image, &folder, &["-o", "syncfs,commit=3600"]);
+    // While a file is cut to nothing and not closed, no commit begins without a request.
+    std::fs::write(folder.join("cut"), "old").unwrap();
+    let cut = File::create(folder.join("cut")).unwrap();
     for (number, command) in [&["-f", place][..], &[]].into_iter().enumerate() {
         let path = folder.join(format!("file-{number}"));
         std::fs::write(&path, vec![number as u8 + 1; 300_000]).unwrap();
         tool_ok("sync", command);
-        // What a kill leaves: no daemon brings anything more.
+        // The image as a kill at this moment leaves it.
         let copy = scratch.text(&format!("copy-{number}.img"));
         std::fs::copy(&image, &copy).unwrap();
         let shown = scratch.path(&format!("shown-{number}"));
@@ -271,6 +274,7 @@ fn sync_makes_a_mount_on_a_block_device_durable() {
         assert!(found == vec![number as u8 + 1; 300_000], "{command:?}");
         unmount(&scratch, &shown, after);
     }
+    drop(cut);
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);
     let loops = tool_ok("losetup", &["--list"]);

@@ -122,7 +122,7 @@ pub struct Ext4 {
     orphans: BTreeMap<Ino, orphan::Orphan>,
     /// Inodes without a name that are too large to be freed at once.
     parked: BTreeSet<Ino>,
-    /// Those of them that never had a name and may get one.
+    /// Inodes of these that never had a name and may get one.
     nameless: BTreeSet<Ino>,
     indexes: index::Indexes,
     inodes_made: u64,

@@ -38,13 +38,13 @@ impl Core {
         self.changed_at.filter(|_| may_begin)
     }
 
-    /// When a commit begins by itself.
+    /// Time at which a commit begins without a request.
     pub(crate) fn commit_due_at(&self) -> Option<Nanos> {
         let may_begin_at = self.commit.ended_at.map_or(Nanos::ZERO, |at| at + PAUSE_AFTER_COMMIT);
         self.waits_since().map(|at| (at + self.due_after(1)).max(may_begin_at))
     }
 
-    /// When bulk that waits goes in place by itself.
+    /// Time at which waiting bulk goes in place without a request.
     fn write_back_due_at(&self) -> Option<Nanos> {
         self.waits_since().filter(|_| !self.has_written_back).map(|at| at + self.due_after(2))
     }

@@ -289,8 +289,7 @@ impl Core {
     fn place_files(&mut self) {
         self.commit.step = Step::Placing;
         for ino in self.commit.files.clone() {
-            let may_begin =
-                self.commit.asked.contains(&ino) || !self.waiting.awaits_quiet_of(ino);
+            let may_begin = self.commit.asked.contains(&ino) || !self.waiting.awaits_quiet_of(ino);
             let Some(file) = self.files.get(&ino).filter(|_| may_begin) else { continue };
             for run in self.not_bound(ino, self.runs_in_place(file)) {
                 self.begin_write_out(ino, run);

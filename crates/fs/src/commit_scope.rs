@@ -1,11 +1,11 @@
-//! What a commit has to bring: the files that clients asked for, the metadata that a record takes, and what may wait for the next one.
+//! Scope of a commit: the files that clients asked for, the metadata that a record takes, and the rest, which may wait for the next one.
 //!
 //! Keeps true that an `fsync` waits for its own file, for content that replaces a name, and for nothing else of other files.
 
 use crate::core::Core;
 use nearhead_ext4::Ino;
 
-/// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
+/// Changed blocks of metadata beyond which a commit begins without a request. One operation changes so few that both fit a record.
 pub(crate) const CHANGES_MAX: usize = 96;
 
 /// Runs in their places that are not flushed, beyond which any commit flushes them.
@@ -78,7 +78,7 @@ impl Core {
         self.note_unsaved_since(since);
     }
 
-    /// Whether somebody asked for this file to be durable with the commit under way.
+    /// Whether a client asked for this file to be durable with the commit under way.
     pub(crate) fn is_asked_for(&self, ino: Ino) -> bool {
         self.commit.asked.contains(&ino)
     }

@@ -1,7 +1,7 @@
 //! Flags of files and directories as `lsattr` shows and `chattr` changes them: those that the inode has, and one more for durability-only.
 //!
-//! What a flag forbids is refused where it is tried: here, in writes and in [`nearhead_ext4`]. It counts at once, and what was written
-//! before still goes to its place afterwards, as on ext4: nothing waits for that.
+//! Each operation refuses what a flag forbids: here, in writes and in [`nearhead_ext4`]. A flag counts at once. Data written before still
+//! goes to its place afterwards, as on ext4, and no request waits for that.
 
 use crate::core::{BLOCK, Core};
 use crate::durability::{ATTRIBUTE, ONLY};

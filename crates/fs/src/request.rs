@@ -78,7 +78,7 @@ pub enum FsOperation {
     /// All that was done is to be durable.
     SyncAll,
     /// A descriptor of a file was closed (`FUSE_FLUSH` or `FUSE_RELEASE`): if its old content was cut away (`O_TRUNC`), the new one is
-    /// written out at once. Makes nothing durable by itself, and is answered without a commit.
+    /// written out at once. It makes nothing durable, and is answered without a commit.
     Closed { ino: Ino },
     /// Entries of a directory behind the one with this cookie.
     ReadDirectory { ino: Ino, after: u64, entries_max: usize },

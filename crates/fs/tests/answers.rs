@@ -1,7 +1,7 @@
 //! Every request gets an answer: each operation on each state of a node and of the volume, in bounded virtual time.
 //!
-//! A request that waits for an end that never comes leaves its caller in an uninterruptible sleep. So nothing here looks at what is
-//! answered, only that it is, and that the file system can be unmounted afterwards.
+//! A request that waits for an end that never comes leaves its caller in an uninterruptible sleep. The laws ask only that
+//! each request is answered, with anything, and that the file system can be unmounted afterwards.
 
 #![allow(clippy::unwrap_used)]
 
@@ -233,8 +233,8 @@ fn every_request_is_answered_in_every_state() {
             // All after each other, and each alone where that costs little.
             let (mut client, ino) = client_of(&base, mode, volume, state);
             for operation in operations(ino) {
-                let told = format!("{mode}, {volume:?}, {state:?}: {operation:.80?}");
-                assert!(is_answered(&mut client, operation), "no answer: {told}");
+                let case_name = format!("{mode}, {volume:?}, {state:?}: {operation:.80?}");
+                assert!(is_answered(&mut client, operation), "no answer: {case_name}");
             }
             client.end();
             if volume == Volume::Full {
@@ -243,8 +243,8 @@ fn every_request_is_answered_in_every_state() {
             for at in 0..operations(ino).len() {
                 let (mut client, ino) = client_of(&base, mode, volume, state);
                 let operation = operations(ino).swap_remove(at);
-                let told = format!("{mode}, {volume:?}, {state:?}: {operation:.80?} alone");
-                assert!(is_answered(&mut client, operation), "no answer: {told}");
+                let case_name = format!("{mode}, {volume:?}, {state:?}: {operation:.80?} alone");
+                assert!(is_answered(&mut client, operation), "no answer: {case_name}");
                 client.end();
             }
         }

@@ -33,7 +33,7 @@ struct Model {
     is_synced: bool,
     /// Its times then: of its content, of the node.
     times: Option<(Timestamp, Timestamp)>,
-    /// What was durable under this name before an unsynced file was renamed over it, to which nothing was done since.
+    /// Durable content under this name before an unsynced file was renamed over it. Later acts on the file clear it.
     replaced: Option<Vec<u8>>,
 }
 

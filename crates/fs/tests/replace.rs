@@ -13,7 +13,7 @@ use nearhead_fs::{Answer, FsOperation};
 use support::{Blocks, Client, Ram, SIZE, assert_clean, buffer, empty, pattern};
 
 const OLD_BYTES: usize = 3000;
-/// Of a write of a program.
+/// Length of one write of the program.
 const PIECE_BYTES: usize = 128 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ enum How {
     Truncate,
 }
 
-/// What makes the commit.
+/// Trigger of the commit.
 #[derive(Clone, Copy, Debug)]
 enum Commit {
     FsyncOfAnother,
@@ -112,7 +112,7 @@ struct Case {
 
 /// Stops after so many requests that change anything; says whether it came to the end before.
 fn stop_at(case: &Case, base: &Blocks, requests: u64, random: &mut Random) -> bool {
-    let told = format!(
+    let case_name = format!(
         "mode {}, {:?} of {} bytes, {:?}, stop after {requests} requests",
         case.mode, case.how, case.len, case.by
     );
@@ -129,15 +129,18 @@ fn stop_at(case: &Case, base: &Blocks, requests: u64, random: &mut Random) -> bo
     for keeps in [false, true] {
         let left = client.mounted.service().after_crash_that(&mut || keeps || random.below(2) == 0);
         let mut after = Client::of(Ram::of(SIZE, left), case.mode);
-        let ino = after.find("target").unwrap_or_else(|| panic!("{told}: it is gone"));
+        let ino = after.find("target").unwrap_or_else(|| panic!("{case_name}: it is gone"));
         let found = after.read(ino, 0, 1 << 24);
         let is_old = found == vec![b'o'; OLD_BYTES];
         // Cut, and not closed before the commit: as ext4, anything that was written.
         let may_be_cut = case.how == How::Truncate && !is_closed;
-        assert!(is_old || found == new || may_be_cut, "{told}: {} bytes", found.len());
-        assert!(!is_over || matches!(case.by, Commit::Time) || found == new, "{told}: not durable");
+        assert!(is_old || found == new || may_be_cut, "{case_name}: {} bytes", found.len());
+        assert!(
+            !is_over || matches!(case.by, Commit::Time) || found == new,
+            "{case_name}: not durable"
+        );
         if requests.is_multiple_of(6) {
-            assert_clean(SIZE, &after.unmount(), &told);
+            assert_clean(SIZE, &after.unmount(), &case_name);
         }
     }
     is_over

@@ -230,8 +230,8 @@ fn asked(header: &InHeader, operation: &Operation<'_>) -> Result<(FsOperation, S
         Op::RemoveXattr { name } => (Fs::RemoveXattr { ino, name: name.to_vec() }, Shape::Empty),
         Op::Allocate(of) => (allocate(ino, of)?, Shape::Empty),
         Op::Ioctl { of: IoctlIn { cmd, .. }, bytes } => {
-            let (operation, told) = ioctls::asked(ino, *cmd, bytes)?;
-            (operation, Shape::Ioctl(told))
+            let (operation, shape) = ioctls::asked(ino, *cmd, bytes)?;
+            (operation, Shape::Ioctl(shape))
         }
         Op::Seek(of) => (seek(ino, of)?, Shape::Offset),
         Op::Init(_)

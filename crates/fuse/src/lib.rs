@@ -43,7 +43,6 @@ pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
 pub use session::{KernelFlags, MountOptions};
-pub use words::unescaped;
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
@@ -87,19 +86,20 @@ fn carry<C: Carrier + Send + 'static>(
     ready: impl FnOnce(),
     turn: &mut dyn FnMut(&mut C, Nanos),
 ) -> Result<(), String> {
-    let shared = Arc::new(Shared::new(carrier, start).map_err(|error| told(folder, &error))?);
+    let shared =
+        Arc::new(Shared::new(carrier, start).map_err(|error| cannot_mount(folder, &error))?);
     handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
-    let session = Session::mount(folder, options).map_err(|error| told(folder, &error))?;
+    let session = Session::mount(folder, options).map_err(|error| cannot_mount(folder, &error))?;
     let session = Arc::new(session);
     let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
-    let front = Arc::new(front.map_err(|error| told(folder, &error))?);
+    let front = Arc::new(front.map_err(|error| cannot_mount(folder, &error))?);
     let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
         let ended = session::receive_all(&session, &front, RECEIVERS);
         at_end.end();
         ended
     });
-    let receivers = receivers.map_err(|error| told(folder, &error))?;
+    let receivers = receivers.map_err(|error| cannot_mount(folder, &error))?;
     ready();
     let broken = "a thread of the file system panicked (internal error)";
     // Those that are left would wait for requests that nobody can carry out.
@@ -115,7 +115,7 @@ fn carry<C: Carrier + Send + 'static>(
     }
 }
 
-fn told(folder: &Path, error: &io::Error) -> String {
+fn cannot_mount(folder: &Path, error: &io::Error) -> String {
     let place = folder.display();
     format!(
         "cannot mount a file system at {place}: {error}; expected an empty folder and /dev/fuse"

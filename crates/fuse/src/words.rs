@@ -117,33 +117,9 @@ pub(crate) fn statx(of: &Attributes) -> StatxOut {
     StatxOut { attr_valid: VALID_S, stat, ..StatxOut::default() }
 }
 
-/// A path as the kernel's table of mounts writes it, with its octal escapes undone.
-pub fn unescaped(text: &str) -> Vec<u8> {
-    let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
-    while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if bytes[at] == b'\\' => {
-                out.push(byte);
-                at += 4;
-            }
-            _ => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_with_a_space_is_found_in_the_table_of_mounts() {
-        assert_eq!(unescaped(r"/mnt/a\040b\134c"), b"/mnt/a b\\c");
-    }
 
     #[test]
     fn times_before_1970_keep_their_fractions() {

@@ -62,6 +62,7 @@ pub use file_extents::{FileExtents, file_extents};
 pub use image::{
     create_image, is_empty_image, preallocate_image, remove_empty_image, space_missing,
 };
+pub use mounts::Mount;
 pub use options::{Engine, OpenOptions};
 pub use priority::{
     IoPriority, priority_of, set_priority_of, set_thread_priority, thread_priority,
@@ -154,9 +155,9 @@ pub fn mount_points_of(path: &Path) -> Vec<PathBuf> {
     points
 }
 
-/// Whether something is mounted at just this folder, by the kernel's list: the folder itself is not asked.
-pub fn is_mount_point(folder: &Path) -> bool {
-    mounts::has_point(&mounts::list(), folder)
+/// The mount at just this folder, by the kernel's list: the folder itself is not asked.
+pub fn mount_at(folder: &Path) -> Option<Mount> {
+    mounts::at(&mounts::list(), folder)
 }
 
 /// What the loop device at `path` is attached to; `None` for anything else.

@@ -1,4 +1,4 @@
-//! What is mounted where, by the kernel's own list (`proc_pid_mountinfo(5)`): asking a path would ask whoever serves it.
+//! Mounts by the kernel's own list (`proc_pid_mountinfo(5)`): a question about a path would reach the daemon of its file system.
 //!
 //! The third field is the device's `major:minor`, the fifth the mount point. File systems over several devices (btrfs) have numbers of
 //! their own; for those the source, second after a lone `-`, tells one of them.
@@ -31,10 +31,24 @@ pub(crate) fn points_in(list: &str, number: u64) -> impl Iterator<Item = String>
     })
 }
 
-/// Whether something is mounted at just this folder, by the text of the list.
-pub(crate) fn has_point(list: &str, folder: &Path) -> bool {
-    let points = list.lines().filter_map(|line| line.split(' ').nth(4));
-    points.map(unescaped).any(|point| Path::new(&point) == folder)
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Its source: a device, or the name that a file system without one gives.
+    pub source: String,
+    /// Kind of its file system, for example `ext4` or `fuse.nearhead`.
+    pub kind: String,
+}
+
+/// The mount at just this folder, the uppermost of several, by the text of the list.
+pub(crate) fn at(list: &str, folder: &Path) -> Option<Mount> {
+    list.lines().rev().find_map(|line| {
+        let (place, of) = line.split_once(" - ")?;
+        let point = unescaped(place.split(' ').nth(4)?);
+        let mut of = of.split(' ');
+        let (kind, source) = (of.next()?.to_owned(), unescaped(of.next()?));
+        (Path::new(&point) == folder).then_some(Mount { source, kind })
+    })
 }
 
 #[cfg(test)]
@@ -75,6 +89,8 @@ mod tests {
             |minor| -> Vec<String> { points_in(list, rustix::fs::makedev(7, minor)).collect() };
         assert_eq!(points(3), ["/mnt/my disk", "/mnt/again"]);
         assert!(points(33).is_empty());
-        assert!(has_point(list, Path::new("/mnt/my disk")) && !has_point(list, Path::new("/mnt")));
+        let mount = at(list, Path::new("/mnt/my disk")).unwrap();
+        assert_eq!((mount.source.as_str(), mount.kind.as_str()), ("/dev/loop3", "ext4"));
+        assert_eq!(at(list, Path::new("/mnt")), None);
     }
 }

@@ -230,14 +230,18 @@ impl AllArgs {
     }
 }
 
+/// The program under test: the one that was given, or the one that was built together with this program.
+fn nearhead(given: Option<&PathBuf>) -> PathBuf {
+    let built = || std::env::current_exe().unwrap_or_default().with_file_name("nearhead");
+    given.cloned().unwrap_or_else(built)
+}
+
 impl FilesArgs {
     /// Runs every seed; 0 if nothing differs, 1 if something does, 2 if this machine cannot.
     fn run(&self) -> ExitCode {
-        let twin = std::env::current_exe().unwrap_or_default();
-        let beside = twin.with_file_name("nearhead");
         let settings = files::FilesSettings {
-            nearhead: self.nearhead.clone().unwrap_or(beside),
-            twin,
+            nearhead: nearhead(self.nearhead.as_ref()),
+            twin: std::env::current_exe().unwrap_or_default(),
             folder: std::env::temp_dir(),
             mode: self.mode.clone(),
         };
@@ -315,11 +319,10 @@ impl BlockArgs {
 
 impl BlockArgs {
     fn settings(&self) -> Settings {
-        let beside = std::env::current_exe().unwrap_or_default().with_file_name("nearhead");
         let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
         // Programs run in other folders, and as other users.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let mut settings = Settings::new(self.nearhead.clone().unwrap_or(beside), folder);
+        let mut settings = Settings::new(nearhead(self.nearhead.as_ref()), folder);
         settings.block_bytes = self.block_size;
         settings.image_bytes = self.image_mib << 20;
         settings.preset.clone_from(&self.preset);

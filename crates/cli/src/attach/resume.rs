@@ -94,7 +94,7 @@ pub(super) fn clear(place: &Place) -> Result<(), String> {
         }
         backend.give_up(place, Some(&facts.device))?;
     }
-    if nearhead_uring::is_mount_point(&place.shown()) {
+    if nearhead_uring::mount_at(&place.shown()).is_some() {
         let _ = nearhead_one_file::unmount(&place.shown());
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! the system needs. `-o nonempty` allows both. The folder of a mount without a daemon cannot be looked at; it is recognized by the
 //! kernel's table of mounts, and the message names the command that helps.
 
+use nearhead_uring::{Mount, mount_at};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,23 +35,14 @@ pub(super) fn canonical(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Source and kind of what is mounted on `folder` itself, as the kernel's table shows them.
-pub(super) fn mounted(folder: &Path) -> io::Result<Option<(String, String)>> {
-    let folder = canonical(folder)?;
-    let table = std::fs::read_to_string("/proc/self/mounts")?;
-    let mut found = None;
-    for line in table.lines() {
-        let mut words = line.split(' ');
-        let (source, place, kind) = (words.next(), words.next(), words.next());
-        let is_it = place.is_some_and(|place| {
-            nearhead_fuse::unescaped(place) == folder.as_os_str().as_encoded_bytes()
-        });
-        if let (true, Some(source), Some(kind)) = (is_it, source, kind) {
-            let source = nearhead_fuse::unescaped(source);
-            found = Some((String::from_utf8_lossy(&source).into_owned(), kind.to_owned()));
-        }
-    }
-    Ok(found)
+/// The mount at `folder` itself.
+pub(super) fn mounted(folder: &Path) -> io::Result<Option<Mount>> {
+    Ok(mount_at(&canonical(folder)?))
+}
+
+/// Whether the kind of a file system is that of `nearhead mount`.
+pub(super) fn is_ours(mount: &Mount) -> bool {
+    mount.kind.ends_with(".nearhead")
 }
 
 /// Refuses a folder at which nothing is to be mounted.
@@ -65,7 +57,7 @@ pub(super) fn refuse(folder: &Path, allows_nonempty: bool) -> Result<(), String>
     if !folder.is_dir() {
         return Err(format!("mount: expected an empty folder, found no folder at {place}"));
     }
-    if let Some((source, _)) = mounted(folder).map_err(failed)? {
+    if let Some(Mount { source, .. }) = mounted(folder).map_err(failed)? {
         return Err(format!("mount: {source} is mounted at {place} already"));
     }
     if allows_nonempty {

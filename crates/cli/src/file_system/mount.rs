@@ -209,14 +209,14 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
         reports_sync: wanted.reports_sync,
     };
     let mode = wanted.mode;
-    // On a thread of its own: what the folder is, only this very process can answer.
-    let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
+    // On a thread of its own: a question about the folder is answered by this very process.
+    let (own, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
     let ready = || {
         std::thread::spawn(move || {
             let path = listening.as_ref().map(|listening| listening.path().to_owned());
-            let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
-            let _ = noted.send((Served::note(&told.folder), control));
-            tell_ready(&told, mode, read_only, path.as_deref());
+            let control = listening.map(|it| it.answer(&own.folder, Arc::new(desk)));
+            let _ = noted.send((Served::note(&own.folder), control));
+            report_ready(&own, mode, read_only, path.as_deref());
             ServiceManager::find().ready();
         });
     };
@@ -303,7 +303,7 @@ fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
     started.map(drop).map_err(|error| format!("a thread cannot be started: {error}"))
 }
 
-fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Option<&Path>) {
+fn report_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Option<&Path>) {
     let folder = args.folder.as_path();
     if args.json {
         let (target, mode, pid) = (args.target.as_str(), mode.name(), std::process::id());

@@ -33,7 +33,7 @@ pub const MOUNT_OPTIONS: [&str; 21] = [
     "user",
 ];
 /// Options for mount(8), systemd and fstab(5), and what the kernel's table shows of a FUSE mount.
-const FOR_OTHERS: [&str; 22] = [
+const FOR_OTHERS: [&str; 20] = [
     "defaults",
     "auto",
     "noauto",
@@ -54,8 +54,6 @@ const FOR_OTHERS: [&str; 22] = [
     "iversion",
     "noiversion",
     "default_permissions",
-    "nosymfollow",
-    "symfollow",
 ];
 /// The same with a value.
 const FOR_OTHERS_WITH_VALUE: [&str; 7] =

@@ -22,7 +22,7 @@ pub(super) fn run(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     let failed = |why: &str| format!("mount -o remount {place}: {why}");
     let unserved = format!("its daemon has ended; `nearhead umount {place}`, then mount it again");
     let mounted = folder::mounted(&args.folder).map_err(|error| failed(&error.to_string()))?;
-    if !mounted.is_some_and(|(_, kind)| kind.ends_with(".nearhead")) {
+    if !mounted.is_some_and(|mount| folder::is_ours(&mount)) {
         return Err(failed("expected a file system of `nearhead mount`, found none"));
     }
     if folder::is_dead(&args.folder) {

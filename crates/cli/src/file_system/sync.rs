@@ -20,7 +20,7 @@ pub struct SyncArgs {
     pub json: bool,
 }
 
-/// What was done.
+/// Report of a sync.
 #[derive(Debug, Serialize)]
 struct SyncReport<'a> {
     target: &'a str,

@@ -1,6 +1,6 @@
 //! `nearhead umount`: unmounts a file system of Nearhead's and waits until everything is durable.
 //!
-//! What the daemon of a mount had made durable before it ended is there at the next mount; a mount without a daemon is only removed.
+//! A mount whose daemon has ended is only removed: everything that was durable is there at the next mount.
 
 use super::{folder, mounts};
 use rustix::mount::UnmountFlags;
@@ -23,9 +23,10 @@ pub fn run(args: &UmountArgs) -> Result<(), String> {
         folder::mounted(&args.folder).map_err(|error| format!("umount {place}: {error}"))?;
     match mounted {
         None => return Err(format!("umount {place}: expected a mounted file system, found none")),
-        Some((_, kind)) if !kind.ends_with(".nearhead") => {
+        Some(mount) if !folder::is_ours(&mount) => {
             return Err(format!(
-                "umount {place}: expected a file system of `nearhead mount`, found one of kind {kind}; `umount {place}` unmounts it"
+                "umount {place}: expected a file system of `nearhead mount`, found one of kind {}; `umount {place}` unmounts it",
+                mount.kind
             ));
         }
         Some(_) => {}

@@ -21,10 +21,14 @@ impl Drop for InBackground {
 }
 
 impl InBackground {
-    fn new(name: &str) -> Self {
+    /// A volume that can be mounted here.
+    fn new(name: &str) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
         let scratch = Scratch::new(name);
         let (image, folder) = volume(&scratch, "256M");
-        Self { scratch, image, folder }
+        Some(Self { scratch, image, folder })
     }
 
     /// Runs the program under a name of mount(8)'s.
@@ -85,10 +89,7 @@ fn has(folder: &Path, option: &str) -> bool {
 
 #[test]
 fn a_line_of_fstab_mounts_and_umount_waits() {
-    if !can_mount() {
-        return;
-    }
-    let it = InBackground::new("mount-fstab");
+    let Some(it) = InBackground::new("mount-fstab") else { return };
     it.mount("rw,nofail,_netdev,x-systemd.automount,noexec,nosuid,nodev,dirsync");
     for option in ["rw", "noexec", "nosuid", "nodev", "dirsync"] {
         assert!(has(&it.folder, option), "{option}: {:?}", shown(&it.folder));
@@ -103,10 +104,7 @@ fn a_line_of_fstab_mounts_and_umount_waits() {
 
 #[test]
 fn remount_to_read_only_makes_everything_durable() {
-    if !can_mount() {
-        return;
-    }
-    let it = InBackground::new("mount-remount");
+    let Some(it) = InBackground::new("mount-remount") else { return };
     it.mount("commit=3600");
     let file = it.folder.join("file");
     std::fs::write(&file, "content").unwrap();
@@ -132,10 +130,7 @@ fn remount_to_read_only_makes_everything_durable() {
 
 #[test]
 fn remount_to_writable_and_back_keeps_flags() {
-    if !can_mount() {
-        return;
-    }
-    let it = InBackground::new("mount-flags");
+    let Some(it) = InBackground::new("mount-flags") else { return };
     it.mount("nosuid");
     for (options, is_writable) in [("ro", false), ("rw,noatime", true), ("ro", false), ("rw", true)]
     {
@@ -150,10 +145,7 @@ fn remount_to_writable_and_back_keeps_flags() {
 /// A later write makes the image longer, and does not bring back what was behind the cut.
 #[test]
 fn an_image_cut_short_while_mounted_is_reported() {
-    if !can_mount() {
-        return;
-    }
-    let it = InBackground::new("mount-cut");
+    let Some(it) = InBackground::new("mount-cut") else { return };
     it.mount("rw");
     std::fs::write(it.folder.join("file"), "content").unwrap();
     OpenOptions::new().write(true).open(&it.image).unwrap().set_len(8 << 20).unwrap();

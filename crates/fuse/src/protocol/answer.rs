@@ -3,9 +3,7 @@
 //! An answer has a header and a body of structures. Bytes of files are no part of the encoding: the sender of an answer puts them behind its
 //! header without a copy. A listing is never longer than the kernel has room for.
 
-use super::wire::{
-    Dirent, InvalidateInode, IoctlOut, NOTIFY_INVAL_INODE, NOTIFY_RESEND, OutHeader,
-};
+use super::wire::{Dirent, InvalidateInode, IoctlOut, NOTIFY_INVAL_INODE, OutHeader};
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -87,9 +85,4 @@ fn notification(code: i32, body: &[u8]) -> Vec<u8> {
 pub fn invalidate_from(node: u64, offset: i64) -> Vec<u8> {
     let range = InvalidateInode { ino: node, offset, len: 0 };
     notification(NOTIFY_INVAL_INODE, range.as_bytes())
-}
-
-/// Lets the kernel send again what was read and not answered.
-pub fn resend() -> Vec<u8> {
-    notification(NOTIFY_RESEND, &[])
 }

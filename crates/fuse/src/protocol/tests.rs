@@ -1,6 +1,6 @@
 //! Messages of the protocol, byte for byte, in both directions, on a little-endian machine.
 
-use super::answer::{Body, Listing, header, invalidate_from, resend};
+use super::answer::{Body, Listing, header, invalidate_from};
 use super::wire::*;
 use super::{Operation, Request, decode};
 use rustix::io::Errno;
@@ -412,7 +412,6 @@ fn a_header_says_length_and_error_of_its_answer() {
 
 #[test]
 fn notifications_are_written_byte_for_byte() {
-    assert_eq!(resend(), hex("10000000 07000000 0000000000000000"));
     let expected =
         "28000000 02000000 0000000000000000 0500000000000000 0010000000000000 0000000000000000";
     assert_eq!(invalidate_from(5, 4096), hex(expected));

@@ -359,35 +359,31 @@ pub mod opcode {
 /// Flags of the first exchange; those from bit 32 on are in `flags2`.
 pub mod init_flag {
     /// Reads of one file may overlap.
-    pub const ASYNC_READ: u64 = 1 << 0;
+    pub const ASYNC_READ: u32 = 1 << 0;
     /// Look-ups of `.` and `..`, for NFS.
-    pub const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub const EXPORT_SUPPORT: u32 = 1 << 4;
     /// Writes of more than a page.
-    pub const BIG_WRITES: u64 = 1 << 5;
+    pub const BIG_WRITES: u32 = 1 << 5;
     /// The umask comes with the request, and is not in the mode.
-    pub const DONT_MASK: u64 = 1 << 6;
+    pub const DONT_MASK: u32 = 1 << 6;
     /// Requests of `ioctl(2)` also for directories.
-    pub const HAS_IOCTL_DIR: u64 = 1 << 11;
+    pub const HAS_IOCTL_DIR: u32 = 1 << 11;
     /// Direct reads and writes of one file may overlap.
-    pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const ASYNC_DIO: u32 = 1 << 15;
     /// `OPEN` may be answered once for all with `ENOSYS`.
-    pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub const NO_OPEN_SUPPORT: u32 = 1 << 17;
     /// Look-ups and listings of one directory may overlap.
-    pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const PARALLEL_DIROPS: u32 = 1 << 18;
     /// POSIX access lists.
-    pub const POSIX_ACL: u64 = 1 << 20;
+    pub const POSIX_ACL: u32 = 1 << 20;
     /// The answer has the most pages of a request.
-    pub const MAX_PAGES: u64 = 1 << 22;
+    pub const MAX_PAGES: u32 = 1 << 22;
     /// Targets of symbolic links are cached.
-    pub const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub const CACHE_SYMLINKS: u32 = 1 << 23;
     /// `OPENDIR` may be answered once for all with `ENOSYS`.
-    pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
     /// The file system takes setuid and setgid away.
-    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    /// `flags2` counts.
-    pub const INIT_EXT: u64 = 1 << 30;
-    /// Requests that were read and not answered can be sent again (Linux 6.9).
-    pub const HAS_RESEND: u64 = 1 << 39;
+    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
 }
 
 /// Bits of [`SetattrIn::valid`].
@@ -413,5 +409,3 @@ pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
 /// `FUSE_NOTIFY_INVAL_INODE`.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
-/// `FUSE_NOTIFY_RESEND`.
-pub const NOTIFY_RESEND: i32 = 7;

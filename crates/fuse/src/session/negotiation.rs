@@ -28,10 +28,9 @@ const TIME_GRANULARITY_NS: u32 = 1;
 const PAGE_BYTES: u32 = 4096;
 
 /// Abilities asked for.
-const WANTED: u64 = init_flag::ASYNC_READ
+const WANTED: u32 = init_flag::ASYNC_READ
     | init_flag::BIG_WRITES
     | init_flag::MAX_PAGES
-    | init_flag::INIT_EXT
     | init_flag::ASYNC_DIO
     | init_flag::PARALLEL_DIROPS
     | init_flag::NO_OPEN_SUPPORT
@@ -42,8 +41,7 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::DONT_MASK
     | init_flag::HAS_IOCTL_DIR
     // Without it the kernel asks for a file's capabilities before each write.
-    | init_flag::HANDLE_KILLPRIV_V2
-    | init_flag::HAS_RESEND;
+    | init_flag::HANDLE_KILLPRIV_V2;
 
 /// Result of the first exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +49,7 @@ pub(crate) struct Negotiated {
     /// Minor version of the protocol that both sides speak.
     pub(crate) minor: u32,
     /// Abilities that both sides have, of `wire::init_flag`.
-    pub(crate) flags: u64,
+    pub(crate) flags: u32,
 }
 
 /// The answer to the kernel's first request. An error if the kernel is too old.
@@ -59,15 +57,13 @@ pub(super) fn agreed(asked: &InitIn) -> Result<(Negotiated, InitOut), Errno> {
     if asked.major != MAJOR || asked.minor < MINOR_MIN {
         return Err(Errno::PROTO);
     }
-    let upper = if u64::from(asked.flags) & init_flag::INIT_EXT == 0 { 0 } else { asked.flags2 };
-    let flags = (u64::from(asked.flags) | u64::from(upper) << 32) & WANTED;
+    let flags = asked.flags & WANTED;
     let minor = asked.minor.min(MINOR);
     let answer = InitOut {
         major: MAJOR,
         minor,
         max_readahead: asked.max_readahead.min(REQUEST_BYTES_MAX),
-        flags: flags as u32,
-        flags2: (flags >> 32) as u32,
+        flags,
         max_background: REQUESTS_MAX,
         congestion_threshold: REQUESTS_MAX,
         max_write: REQUEST_BYTES_MAX,
@@ -112,26 +108,18 @@ pub(super) fn negotiate(device: &OwnedFd) -> io::Result<Negotiated> {
 mod tests {
     use super::*;
 
-    fn asked(minor: u32, flags: u64) -> InitIn {
-        let (flags2, flags) = ((flags >> 32) as u32, flags as u32);
-        InitIn { major: 7, minor, max_readahead: 128 << 10, flags, flags2, ..InitIn::default() }
+    fn asked(minor: u32, flags: u32) -> InitIn {
+        InitIn { major: 7, minor, max_readahead: 128 << 10, flags, ..InitIn::default() }
     }
 
     #[test]
     fn the_older_version_and_common_abilities_count() {
-        let (negotiated, answer) = agreed(&asked(45, u64::MAX)).unwrap();
+        let (negotiated, answer) = agreed(&asked(45, u32::MAX)).unwrap();
         assert_eq!((negotiated.minor, negotiated.flags), (MINOR, WANTED));
         assert_eq!((answer.minor, answer.max_readahead, answer.max_pages), (MINOR, 128 << 10, 256));
-        assert_eq!(u64::from(answer.flags2) << 32, init_flag::HAS_RESEND);
         let (negotiated, answer) = agreed(&asked(31, init_flag::ASYNC_READ)).unwrap();
         assert_eq!((negotiated.minor, negotiated.flags), (31, init_flag::ASYNC_READ));
-        assert_eq!((answer.minor, u64::from(answer.flags)), (31, init_flag::ASYNC_READ));
-    }
-
-    #[test]
-    fn upper_flags_count_only_if_the_kernel_says_so() {
-        let (negotiated, _) = agreed(&asked(38, !init_flag::INIT_EXT)).unwrap();
-        assert_eq!(negotiated.flags & init_flag::HAS_RESEND, 0);
+        assert_eq!((answer.minor, answer.flags), (31, init_flag::ASYNC_READ));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Actor {
 /// Result of a call with the clock around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the call returned, in words: `ok ...` or the name of an error.
+    /// Result of the call in words: `ok ...` or the name of an error.
     pub text: String,
     /// Time of the real-time clock before the call.
     pub before: (i64, u32),

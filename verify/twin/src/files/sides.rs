@@ -124,7 +124,7 @@ impl Ours {
         }
     }
 
-    /// What e2fsck finds on the unmounted volume.
+    /// Findings of e2fsck on the unmounted volume.
     pub fn check(&self) -> Result<(), String> {
         let program = self.nearhead.to_str().unwrap_or_default();
         tools::ok(program, &["fsck".as_ref(), self.image.as_os_str()]).map(drop)

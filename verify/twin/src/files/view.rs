@@ -54,7 +54,7 @@ impl Node {
     }
 }
 
-/// What a path leads to: a node or the error of the lookup.
+/// Result of looking up a path: a node or an error.
 pub type Found = Result<Node, i32>;
 
 /// Attributes of every path of `paths` below `root`.
