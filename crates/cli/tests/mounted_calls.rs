@@ -161,6 +161,31 @@ fn system_attributes_other_than_access_lists_are_refused() {
     unmount(&scratch, &folder, daemon);
 }
 
+/// The kernel caches attributes, and does not know that an ioctl moved one.
+#[test]
+fn chattr_moves_the_time_of_change_at_once() {
+    let scratch = Scratch::new("calls-chattr");
+    if !can_mount() || !tools(&["chattr"]) {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "256M");
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    let path = folder.join("file");
+    std::fs::write(&path, "content").unwrap();
+    let changed = || {
+        let found = std::fs::metadata(&path).unwrap();
+        (found.ctime(), found.ctime_nsec())
+    };
+    // The last two change nothing, and move the time all the same, as on ext4.
+    for change in ["+d", "-d", "-d", "=e"] {
+        let before = changed();
+        tool_ok("chattr", &[change, path.to_str().unwrap()]);
+        assert!(changed() > before, "{change}");
+    }
+    unmount(&scratch, &folder, daemon);
+    assert_clean(&scratch, &image);
+}
+
 #[test]
 fn a_loop_that_makes_files_while_it_lists_them_ends() {
     let scratch = Scratch::new("calls-readdir");

@@ -35,6 +35,18 @@ impl Ext4 {
             Ok(Truncated { is_complete })
         })
     }
+
+    /// Frees the blocks that a file has behind `size`, where its metadata has no longer length: blocks that were reserved. Neither length
+    /// nor times change.
+    pub fn free_behind(&mut self, ino: Ino, size: u64, caller: &Caller) -> Outcome<Truncated> {
+        self.run_change(caller, |transaction| {
+            let mut inode = transaction.file(ino)?;
+            let keep = size.div_ceil(BLOCK_BYTES as u64);
+            let is_complete = transaction.truncate_step(&mut inode, keep)?;
+            transaction.put_inode(&inode)?;
+            Ok(Truncated { is_complete })
+        })
+    }
 }
 
 pub(crate) fn check_size(size: u64) -> Outcome<()> {

@@ -8,7 +8,7 @@ use crate::flags::check_changeable;
 use crate::pages::{Update, changed};
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
-use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place, Times};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ext4, Ino, Outcome, Place, Times, Truncated};
 use std::ops::Range;
 
 /// Pages of one step of reserving and punching: 64 of the usual groups of 128 MiB, each of which is a changed block of metadata.
@@ -36,7 +36,8 @@ impl Core {
         check_changeable(&attributes, false)?;
         let before = attributes.size;
         if size == before {
-            // POSIX: the times change all the same.
+            // As on ext4: reserved blocks go, and the times change.
+            self.free_on_disk(ino, |ext4| ext4.free_behind(ino, size, caller))?;
             self.file(ino).note_written(caller.now);
             self.note_unsaved();
             return Ok(());
@@ -61,7 +62,9 @@ impl Core {
         // A length that was never told to the metadata is forgotten here alone.
         let is_told = size > before || on_disk > size;
         if is_told {
-            self.cut_on_disk(ino, size, caller)?;
+            self.free_on_disk(ino, |ext4| ext4.truncate(ino, size, caller))?;
+        } else {
+            self.free_on_disk(ino, |ext4| ext4.free_behind(ino, size, caller))?;
         }
         self.forget_pages(ino, size.div_ceil(BLOCK), u64::MAX);
         let file = self.file(ino);
@@ -80,9 +83,14 @@ impl Core {
         Ok(())
     }
 
-    fn cut_on_disk(&mut self, ino: Ino, size: u64, caller: &Caller) -> Result<(), Halt> {
+    /// Repeats `step`, which frees blocks of a file, until it is complete.
+    fn free_on_disk(
+        &mut self,
+        ino: Ino,
+        step: impl Fn(&mut Ext4) -> Outcome<Truncated>,
+    ) -> Result<(), Halt> {
         loop {
-            let done = self.ext4()?.truncate(ino, size, caller)?;
+            let done = step(self.ext4()?)?;
             self.note_changed(&[ino]);
             if done.is_complete {
                 return Ok(());

@@ -5,7 +5,7 @@
 mod support;
 
 use nearhead_ext4::{Ino, ROOT, XattrSet};
-use nearhead_fs::{FsOperation, RoomChange};
+use nearhead_fs::{Answer, FsOperation, RoomChange};
 use support::{Client, Ram, SIZE, assert_clean, buffer, empty_with_reserve, pattern};
 
 const ENOSPC: i32 = 28;
@@ -83,4 +83,44 @@ fn system_attributes_are_refused_but_for_access_lists() {
         assert_eq!(client.ask(set).unwrap_err().errno, EOPNOTSUPP);
         assert_eq!(client.ask(FsOperation::GetXattr { ino, name }).unwrap_err().errno, EOPNOTSUPP);
     }
+}
+
+/// Blocks behind the end of a file, which only `fallocate` makes, end with a cut of any kind, as on ext4.
+#[test]
+fn a_cut_frees_reserved_blocks_behind_it() {
+    for (change, size) in
+        [(RoomChange::Reserve, 3), (RoomChange::ReserveBeyond, 100), (RoomChange::Reserve, 0)]
+    {
+        let Some(mut client) = Client::fresh("nearhead") else { return };
+        let ino = client.create(ROOT, "a");
+        client.write(ino, 0, &[1; 100]);
+        client.ask(FsOperation::SyncAll).unwrap();
+        let blocks = |client: &mut Client| match client.ask(FsOperation::Attributes { ino }) {
+            Ok(Answer::Node(node)) => node.blocks_512,
+            other => panic!("{other:?}"),
+        };
+        let before = blocks(&mut client);
+        client.ask(FsOperation::ChangeRoom { ino, offset: MIB, len: 8 * MIB, change }).unwrap();
+        assert!(blocks(&mut client) >= before + (8 * MIB / 512));
+        client.cut(ino, size);
+        let expected = if size == 0 { 0 } else { before };
+        assert_eq!(blocks(&mut client), expected, "{change:?}, cut to {size}");
+        client.ask(FsOperation::SyncAll).unwrap();
+        assert_clean(SIZE, &client.unmount(), "cut");
+    }
+}
+
+/// The same while the new length is in memory alone.
+#[test]
+fn a_cut_frees_blocks_reserved_since_the_last_commit() {
+    let Some(mut client) = Client::fresh("nearhead") else { return };
+    let ino = client.create(ROOT, "a");
+    let change = RoomChange::Reserve;
+    client.ask(FsOperation::ChangeRoom { ino, offset: 200_000, len: 10_001, change }).unwrap();
+    client.cut(ino, 3);
+    match client.ask(FsOperation::Attributes { ino }) {
+        Ok(Answer::Node(node)) => assert_eq!((node.size, node.blocks_512), (3, 0)),
+        other => panic!("{other:?}"),
+    }
+    assert_clean(SIZE, &client.unmount(), "cut");
 }

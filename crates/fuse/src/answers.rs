@@ -44,6 +44,10 @@ pub(crate) enum Shape {
     Statistics,
     Offset,
     Ioctl(Told),
+    /// The flags of this node were set by an ioctl, after which the kernel keeps the attributes that it caches.
+    FlagsSet {
+        node: u64,
+    },
 }
 
 impl Waiting {
@@ -85,6 +89,10 @@ fn succeed(to: Reply, shape: Shape, answer: Answer) {
         }
         (Shape::Statistics, Answer::Statistics(of)) => to.body(&Body::of(&statistics(&of))),
         (Shape::Offset, Answer::Offset(offset)) => to.body(&Body::of(&LseekOut { offset })),
+        (Shape::FlagsSet { node }, answer) => {
+            to.forget_attributes(node);
+            to.body(&Body::ioctl(&told(Told::Nothing, &answer)));
+        }
         (Shape::Ioctl(shape), answer) => to.body(&Body::ioctl(&told(shape, &answer))),
         _ => to.error(Errno::IO),
     }

@@ -231,7 +231,13 @@ fn asked(header: &InHeader, operation: &Operation<'_>) -> Result<(FsOperation, S
         Op::Allocate(of) => (allocate(ino, of)?, Shape::Empty),
         Op::Ioctl { of: IoctlIn { cmd, .. }, bytes } => {
             let (operation, shape) = ioctls::asked(ino, *cmd, bytes)?;
-            (operation, Shape::Ioctl(shape))
+            let sets_flags = matches!(operation, Fs::SetFlags { .. });
+            let shape = if sets_flags {
+                Shape::FlagsSet { node: header.nodeid }
+            } else {
+                Shape::Ioctl(shape)
+            };
+            (operation, shape)
         }
         Op::Seek(of) => (seek(ino, of)?, Shape::Offset),
         Op::Init(_)

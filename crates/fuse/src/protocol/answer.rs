@@ -81,7 +81,12 @@ fn notification(code: i32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Lets the kernel write out and forget what it caches of a file from `offset` on.
+/// Lets the kernel forget the attributes that it caches of a node. It waits for no answer of this process.
+pub fn invalidate_attributes(node: u64) -> Vec<u8> {
+    invalidate_from(node, -1)
+}
+
+/// Lets the kernel write out and forget its cache of a file from `offset` on, and the attributes.
 pub fn invalidate_from(node: u64, offset: i64) -> Vec<u8> {
     let range = InvalidateInode { ino: node, offset, len: 0 };
     notification(NOTIFY_INVAL_INODE, range.as_bytes())

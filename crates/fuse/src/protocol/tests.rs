@@ -1,6 +1,6 @@
 //! Messages of the protocol, byte for byte, in both directions, on a little-endian machine.
 
-use super::answer::{Body, Listing, header, invalidate_from};
+use super::answer::{Body, Listing, header, invalidate_attributes, invalidate_from};
 use super::wire::*;
 use super::{Operation, Request, decode};
 use rustix::io::Errno;
@@ -415,6 +415,9 @@ fn notifications_are_written_byte_for_byte() {
     let expected =
         "28000000 02000000 0000000000000000 0500000000000000 0010000000000000 0000000000000000";
     assert_eq!(invalidate_from(5, 4096), hex(expected));
+    let expected =
+        "28000000 02000000 0000000000000000 0500000000000000 ffffffffffffffff 0000000000000000";
+    assert_eq!(invalidate_attributes(5), hex(expected));
 }
 
 #[test]

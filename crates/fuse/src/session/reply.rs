@@ -3,7 +3,7 @@
 //! It is spent by answering. One that is dropped answers `EIO`, so no caller of the kernel waits for ever.
 
 use super::Session;
-use crate::protocol::answer::Body;
+use crate::protocol::answer::{Body, invalidate_attributes};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -26,6 +26,14 @@ impl Reply {
 
     pub(crate) fn body(self, body: &Body) {
         self.parts(&[&body.0]);
+    }
+
+    /// Makes the kernel ask again for the attributes of a node, before it has this answer.
+    pub(crate) fn forget_attributes(&self, node: u64) {
+        if let Some(session) = &self.session {
+            // ENOENT: the kernel caches nothing of it.
+            let _ = session.notify(&invalidate_attributes(node));
+        }
     }
 
     /// Answers that it is done.

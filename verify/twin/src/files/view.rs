@@ -39,8 +39,6 @@ pub struct Node {
     pub io_bytes: u32,
     /// Access, modification, change and birth; None if the file system does not report it.
     pub times: [Option<Time>; 4],
-    /// Bits of `stx_attributes`, those that the file system knows.
-    pub bits: u64,
     /// Flags of `FS_IOC_GETFLAGS`, for files and directories.
     pub flags: Option<u32>,
     /// Extended attributes.
@@ -99,7 +97,6 @@ fn node_at(path: &Path) -> Result<Node, Errno> {
             time(StatxFlags::CTIME, found.stx_ctime),
             time(StatxFlags::BTIME, found.stx_btime),
         ],
-        bits: (found.stx_attributes & found.stx_attributes_mask).bits(),
         flags: if has_flags { flags(path) } else { None },
         xattrs,
     })
