@@ -61,6 +61,8 @@ pub(crate) struct Cache {
     wanted: Vec<u64>,
     changed: Vec<u64>,
     changed_len: usize,
+    /// Blocks that changed since the last poll; none while changes are not noted.
+    pub(crate) noted: Option<Vec<u64>>,
 }
 
 impl Cache {
@@ -74,6 +76,7 @@ impl Cache {
             wanted: Vec::new(),
             changed: Vec::new(),
             changed_len: 0,
+            noted: None,
         }
     }
 
@@ -149,6 +152,9 @@ impl Cache {
         }
         slot.kind = Some(kind);
         slot.used = used;
+        if let Some(noted) = &mut self.noted {
+            noted.push(block);
+        }
         if !slot.is_changed {
             slot.is_changed = true;
             self.changed.push(block);

@@ -20,6 +20,9 @@ impl Ext4 {
         self.holds.remove(&ino.0);
         self.nameless.remove(&ino);
         let Some(orphan) = self.orphans.remove(&ino) else { return };
+        if let Some(noted) = &mut self.noted_orphans {
+            noted.insert(ino);
+        }
         for extent in orphan.extents.values() {
             let range = extent.physical..extent.physical + u64::from(extent.len);
             self.reserved.remove(&range);

@@ -78,6 +78,7 @@ mod trim;
 mod truncate;
 mod types;
 mod verify;
+mod volatile;
 mod xattr_block;
 mod xattrs;
 
@@ -87,6 +88,7 @@ pub use inode::{
     APPEND_FLAG, DIRSYNC_FLAG, IMMUTABLE_FLAG, NOATIME_FLAG, NODUMP_FLAG, SYNC_FLAG, USER_FLAGS,
 };
 pub use types::*;
+pub use volatile::{KindCode, Noted, NotedBlock};
 
 use nearhead_basics::NumberHash;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -120,6 +122,8 @@ pub struct Ext4 {
     holds: HashMap<u32, u64, NumberHash>,
     /// Inodes without a name that somebody holds.
     orphans: BTreeMap<Ino, orphan::Orphan>,
+    /// Those of them that changed since the last poll; none while changes are not noted.
+    noted_orphans: Option<BTreeSet<Ino>>,
     /// Inodes without a name that are too large to be freed at once.
     parked: BTreeSet<Ino>,
     /// Inodes of these that never had a name and may get one.

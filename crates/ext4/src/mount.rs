@@ -68,6 +68,7 @@ impl Ext4 {
             next_id: 1,
             holds: HashMap::default(),
             orphans: BTreeMap::new(),
+            noted_orphans: None,
             parked: BTreeSet::new(),
             nameless: BTreeSet::new(),
             indexes: Indexes::new(options.seed),

@@ -290,6 +290,9 @@ impl<'a> Transaction<'a> {
             fs.unwritten.insert(range.clone());
             fs.unwritten_unsettled.insert(range);
         }
+        if let Some(noted) = &mut fs.noted_orphans {
+            noted.extend(self.orphans.keys());
+        }
         fs.orphans.extend(self.orphans);
         for (ino, is_parked) in self.parked {
             if is_parked {
