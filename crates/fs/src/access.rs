@@ -43,6 +43,7 @@ impl Core {
         if !is_wanted || !is_kept || self.accessed.len() >= WAITING_MAX {
             return;
         }
+        self.touch(attributes.ino);
         self.accessed.insert(attributes.ino, now);
         if self.accessed.len() >= WAITING_MANY {
             self.note_unsaved();
@@ -69,6 +70,7 @@ impl Core {
     /// The time of access of one node goes to its metadata, if that is in memory: no commit reads for it, or fails by it.
     pub(crate) fn pack_access_time(&mut self, ino: Ino) {
         let Some(at) = self.accessed.remove(&ino) else { return };
+        self.touch(ino);
         let caller = self.by_itself();
         if let Some(ext4) = &mut self.ext4 {
             // Nobody misses it where it cannot be kept.

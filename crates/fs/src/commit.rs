@@ -367,12 +367,15 @@ impl Core {
         }
         for packed in std::mem::take(&mut self.commit.packed) {
             let len = (packed.pages.end - packed.pages.start) as usize;
+            let pages = packed.pages.clone();
             if let Some(file) = self.same_file(packed.ino, packed.incarnation) {
                 let idle = file.pages.settle(packed.pages);
                 self.note_idle(packed.ino, idle);
             }
+            self.note_marked(packed.ino, packed.incarnation, pages);
             self.note_saved(len);
         }
+        self.note_record_durable();
         let freed = std::mem::take(&mut self.commit.freed);
         let has_dropped = std::mem::take(&mut self.commit.has_dropped);
         self.drop_freed(freed, has_dropped);

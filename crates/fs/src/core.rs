@@ -13,6 +13,7 @@ use crate::jobs::Job;
 use crate::mounted::{FsOptions, Phase};
 use crate::report::FsCounts;
 use crate::request::{Answer, FsReply};
+use crate::survival::{Restoring, SOON_BYTES, Survival};
 use crate::waiting::{Waiter, Waiting};
 use crate::write_out::WriteOut;
 use nearhead_basics::Slab;
@@ -74,6 +75,10 @@ pub(crate) struct Core {
     pub(crate) trims_freed: bool,
     /// What is read ahead of writes.
     pub(crate) ahead: Ahead,
+    /// Log for a process that goes on when this one ends.
+    pub(crate) survival: Option<Box<Survival>>,
+    /// State that an ended process left.
+    pub(crate) restoring: Restoring,
 }
 
 impl Core {
@@ -106,6 +111,8 @@ impl Core {
             accessed: BTreeMap::new(),
             trims_freed: false,
             ahead: Ahead::default(),
+            survival: None,
+            restoring: Restoring::default(),
         }
     }
 
@@ -116,6 +123,7 @@ impl Core {
     }
 
     pub(crate) fn file(&mut self, ino: Ino) -> &mut File {
+        self.touch(ino);
         let incarnations = &mut self.incarnations;
         self.files.entry(ino).or_insert_with(|| {
             *incarnations += 1;
@@ -125,12 +133,14 @@ impl Core {
 
     /// The node is still the one that something was begun for.
     pub(crate) fn same_file(&mut self, ino: Ino, incarnation: u64) -> Option<&mut File> {
+        self.touch(ino);
         self.files.get_mut(&ino).filter(|file| file.incarnation == incarnation)
     }
 
     /// Nothing is known of a node any more: it is gone, or new.
     pub(crate) fn forget_file(&mut self, ino: Ino) {
         self.forget_pages(ino, 0, u64::MAX);
+        self.touch(ino);
         self.files.remove(&ino);
         self.accessed.remove(&ino);
         self.commit.bounds.forget(ino);
@@ -180,6 +190,7 @@ impl Core {
     pub(crate) fn tidy(&mut self, ino: Ino) {
         let committed = self.commit.committed();
         if self.files.get(&ino).is_some_and(|file| file.is_idle() && file.changed_in <= committed) {
+            self.touch(ino);
             self.files.remove(&ino);
         }
     }
@@ -354,7 +365,7 @@ impl Core {
     /// Whether so much waits in memory that a commit has to bring it out: what write-outs have goes by itself.
     pub(crate) fn is_pressed(&self) -> bool {
         let waits = self.unsaved_pages.saturating_sub(self.pages_in_write_outs);
-        waits >= UNSAVED_PAGES_MAX / 2
+        waits >= UNSAVED_PAGES_MAX / 2 || self.survival_bytes() >= SOON_BYTES
     }
 
     /// So many pages are unsaved no more.
@@ -369,6 +380,7 @@ impl Core {
     /// Pages of a file from `from` on are no part of it any more.
     pub(crate) fn forget_pages(&mut self, ino: Ino, from: u64, to: u64) {
         self.give_up_ahead_from(ino, from);
+        self.note_pages_cut(ino, from..to);
         let Some(file) = self.files.get_mut(&ino) else { return };
         let kept = file.pages.without_block_len();
         let dirty = file.pages.forget(from..to);

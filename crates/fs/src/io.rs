@@ -49,6 +49,10 @@ impl Io {
         self.next
     }
 
+    pub(crate) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     pub(crate) fn poll(&mut self) -> Option<Request> {
         self.outgoing.pop_front()
     }

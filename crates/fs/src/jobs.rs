@@ -66,7 +66,10 @@ impl Core {
             Err(error) => return self.fail(error),
         };
         match Ext4::open(&first[..], self.info.size_bytes, self.options.ext4) {
-            Ok(ext4) => {
+            Ok(mut ext4) => {
+                if self.survival.is_some() {
+                    ext4.note_changes();
+                }
                 self.ext4 = Some(Box::new(ext4));
                 self.phase = Phase::Mounting;
                 self.limit_changes(0);
@@ -83,11 +86,7 @@ impl Core {
         let now = self.options.mounted_at;
         let tried = self.ext4().and_then(|ext4| ext4.mount(now).map_err(Halt::from));
         match tried {
-            Ok(()) => {
-                self.phase = Phase::Serving;
-                let jobs: Vec<Waiter> = self.waiting.mounted();
-                self.wake(jobs);
-            }
+            Ok(()) => self.try_restore(),
             Err(halt) => {
                 if let Err(error) = self.park(Waiter::Mount, halt) {
                     self.fail(error);
@@ -103,6 +102,7 @@ impl Core {
             return self.reply(request.id, Err(FsError::new(ESHUTDOWN, detail)));
         }
         self.counts.requests += u64::from(!matches!(request.operation, FsOperation::Forget { .. }));
+        let Some(request) = self.answer_survivor(request) else { return };
         let slot = self.jobs.insert(Job {
             request,
             reading: None,
@@ -185,10 +185,19 @@ impl Core {
             _ => return self.finish_job(slot, Ok(answer)),
         };
         job.then = Some(answer);
+        self.keep_answer_of(slot);
         match self.durable_at(ino, data_only) {
             Some(number) => self.wait_until(slot, number),
             None => self.finish_sync(slot),
         }
+    }
+
+    /// A job whose effect is in the log has its answer there as well, although it is not given yet.
+    fn keep_answer_of(&mut self, slot: u32) {
+        let Some(job) = self.jobs.get(slot).filter(|_| self.survival.is_some()) else { return };
+        let Some(answer) = job.then.clone() else { return };
+        let (id, operation) = (job.request.id, job.request.operation.clone());
+        self.keep_answer(id, &operation, &Ok(answer));
     }
 
     fn wait_until(&mut self, slot: u32, number: u64) {
@@ -234,12 +243,13 @@ impl Core {
             FsOperation::Write { ino, .. } | FsOperation::Sync { ino, .. } => Some(*ino),
             _ => None,
         };
-        let error = ino.and_then(|ino| self.files.get_mut(&ino)?.error.take());
+        let error = ino.and_then(|ino| self.take_error(ino));
         self.finish_job(slot, error.map_or(Ok(answer), Err));
     }
 
     pub(crate) fn finish_job(&mut self, slot: u32, result: Result<Answer, FsError>) {
         if let Some(job) = self.jobs.remove(slot) {
+            self.keep_answer(job.request.id, &job.request.operation, &result);
             self.reply(job.request.id, result);
         }
     }
@@ -298,9 +308,16 @@ impl Core {
         }
     }
 
+    /// The error of a write-out, which one `fsync` reports.
+    fn take_error(&mut self, ino: nearhead_ext4::Ino) -> Option<FsError> {
+        let error = self.files.get_mut(&ino)?.error.take();
+        self.touch(ino);
+        error
+    }
+
     /// Nothing of it has to be made durable.
     fn sync_answer(&mut self, ino: nearhead_ext4::Ino) -> Result<Tried, Halt> {
-        let error = self.files.get_mut(&ino).and_then(|file| file.error.take());
+        let error = self.take_error(ino);
         error.map_or(Ok(Tried::Done(Answer::Nothing)), |error| Err(Halt::Fails(error)))
     }
 }

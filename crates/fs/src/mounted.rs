@@ -7,6 +7,7 @@ use crate::error::{EBUSY, EROFS, FsError};
 use crate::file::File;
 use crate::report::FsReport;
 use crate::request::{FsReply, FsRequest};
+use crate::survival::{SurvivalLog, Survived};
 use nearhead_disk::Nanos;
 use nearhead_ext4::{Options, Timestamp};
 use nearhead_journal::{Mode, Placement};
@@ -69,6 +70,24 @@ impl<S: Service> Mounted<S> {
         Self { service, core, is_stopping: false }
     }
 
+    /// The same, with a log of what is in memory alone: another process that gets the log goes on where this one ended. `survived` is
+    /// what an ended process left in the log; its blocks were replayed ([`crate::replay`]).
+    pub fn surviving(
+        service: S,
+        options: FsOptions,
+        log: Box<dyn SurvivalLog>,
+        survived: Survived,
+    ) -> Self {
+        let mut mounted = Self::new(service, options);
+        mounted.core.begin_with(survived, log);
+        mounted
+    }
+
+    /// Clients have the answers to these requests.
+    pub fn note_answered(&mut self, requests: &[u64]) {
+        self.core.note_answered(requests);
+    }
+
     /// What it is doing.
     pub fn phase(&self) -> &Phase {
         &self.core.phase
@@ -123,6 +142,9 @@ impl<S: Service> Mounted<S> {
             self.core.advance_commit();
             self.core.end_if_done();
             self.core.run_all();
+            if self.core.io.has_outgoing() {
+                self.core.append_survival();
+            }
             while let Some(request) = self.core.io.poll() {
                 self.service.submit(request, now);
             }
@@ -140,6 +162,7 @@ impl<S: Service> Mounted<S> {
                 break;
             }
         }
+        self.core.append_survival();
     }
 
     /// The next reply that is ready.

@@ -192,6 +192,7 @@ impl Core {
     }
 
     fn drop_references(&mut self, ino: Ino, count: u64) -> Result<(), Halt> {
+        self.touch(ino);
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
         let before = file.references;
         let is_gone = file.is_gone || file.is_nameless;

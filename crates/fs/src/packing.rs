@@ -126,6 +126,7 @@ impl Core {
             }
             self.mark_written(&placed)?;
             self.commit.flushed.pop();
+            self.note_marked(placed.ino, placed.incarnation, placed.pages.clone());
             if let Some(file) = self.same_file(placed.ino, placed.incarnation) {
                 file.unflushed -= 1;
             }
@@ -149,11 +150,18 @@ impl Core {
     /// The blocks of a run that is in place count as written from now on, and the file reaches over them.
     fn mark_written(&mut self, placed: &Placed) -> Result<(), Halt> {
         let ino = placed.ino;
-        // Of one without a name the metadata is not on the disk any more.
-        let file = self.same_file(ino, placed.incarnation).filter(|file| !file.is_gone);
-        let Some(file) = file else { return Ok(()) };
-        let (end, size) = (placed.pages.end * BLOCK, file.size);
         let caller = self.by_itself();
+        let Some(file) = self.same_file(ino, placed.incarnation) else { return Ok(()) };
+        let (end, size) = (placed.pages.end * BLOCK, file.size);
+        if file.is_gone {
+            // The inode is in memory, or parked: its length and times are of no use on the disk.
+            if placed.is_unwritten {
+                let (first, count) = (placed.pages.start, placed.pages.end - placed.pages.start);
+                self.ext4()?.allocate(ino, first, count, &caller)?;
+                self.file(ino).in_place.remove(placed.pages.clone());
+            }
+            return Ok(());
+        }
         if size.is_some() {
             self.pack_last_page(ino, placed.pages.start)?;
         }
@@ -258,6 +266,7 @@ impl Core {
         for run in blocks {
             let (pages, block) = (run.logical..run.logical + run.len, run.physical);
             let was_written = run.was == Was::Written;
+            self.note_packed_data(ino, pages.clone(), block);
             self.commit.packed.push(Packed { ino, incarnation, pages, block, was_written });
         }
         self.limit_changes(0);
@@ -307,6 +316,7 @@ impl Core {
         }
         let packs = self.options.mode.packs_fragments();
         let mut blocks = self.data_blocks(packs);
+        self.note_record_made();
         let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
         if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
             self.commit.changes = Some(changes.id);

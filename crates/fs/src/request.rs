@@ -11,7 +11,7 @@ use nearhead_service::Hint;
 /// A request of a client.
 #[derive(Clone, Debug)]
 pub struct FsRequest {
-    /// Comes back in the reply.
+    /// Comes back in the reply. A client may ask again with the same even number after the process that serves it has ended.
     pub id: u64,
     /// Who asks, and when.
     pub caller: Caller,

@@ -128,6 +128,7 @@ impl Core {
         let update = Update { bytes: part, has_block: true, goes };
         let is_new = file.pages.write(page, new, &update);
         self.unsaved_pages += usize::from(is_new);
+        self.note_pages_written(ino, page..page + 1);
     }
 
     pub(crate) fn try_change_room(

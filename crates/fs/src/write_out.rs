@@ -221,6 +221,9 @@ impl Core {
             file.error = file.error.take().or(work.error);
         }
         self.note_idle(ino, kept.into_iter().collect());
+        if placed.is_none() {
+            self.note_pages_durable(ino, incarnation, pages.clone());
+        }
         if placed.is_some() {
             // To be flushed, and marked as written, no later than what was changed when it began.
             self.note_unsaved_since(work.since);

@@ -52,7 +52,7 @@ impl Core {
         let pages = offset / BLOCK..end.div_ceil(BLOCK);
         let is_small = pages.end - pages.start <= SMALL_WRITE_PAGES_MAX;
         let kept = if is_small { 0 } else { KEPT_FOR_SMALL_PAGES };
-        if self.unsaved_pages >= UNSAVED_PAGES_MAX - kept {
+        if self.unsaved_pages >= UNSAVED_PAGES_MAX - kept || self.survival_is_full() {
             return Err(Halt::Room);
         }
         let is_durability_only = self.is_durability_only(ino)?;
@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Those of the pages that get their first block by this write.
-    fn pages_without_block(
+    pub(crate) fn pages_without_block(
         &mut self,
         ino: Ino,
         pages: Range<u64>,
@@ -157,7 +157,13 @@ impl Core {
         Err(FsError::new(ENOSPC, detail).into())
     }
 
-    fn put(&mut self, ino: Ino, offset: u64, data: &Buffer, without_block: &[Range<u64>]) {
+    pub(crate) fn put(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &Buffer,
+        without_block: &[Range<u64>],
+    ) {
         let (mode, small_bytes_max) = (self.options.mode, self.options.small_run_bytes_max);
         let file = self.file(ino);
         let (mut at, mut new_dirty) = (0, 0);
@@ -179,6 +185,8 @@ impl Core {
             at += take;
         }
         self.unsaved_pages += new_dirty;
+        let end = offset + data.len() as u64;
+        self.note_pages_written(ino, offset / BLOCK..end.div_ceil(BLOCK));
     }
 
     /// A file that is written in order is written out as it comes, so that a commit finds little left.

@@ -54,6 +54,16 @@ impl Client<Ram> {
 }
 
 impl<S: Timed> Client<S> {
+    /// Of a file system that is mounted; the next request has the number behind `newest`.
+    pub fn around(mounted: Mounted<S>, newest: u64, now: Nanos) -> Self {
+        Self { mounted, next: newest, now, uid: 0 }
+    }
+
+    /// Number of the newest request.
+    pub fn newest(&self) -> u64 {
+        self.next
+    }
+
     pub fn of(service: S, mode: &str) -> Self {
         Self::at(service, mode, Nanos::ZERO)
     }
@@ -98,7 +108,7 @@ impl<S: Timed> Client<S> {
 
     /// Sends it; the answer may come later.
     pub fn send(&mut self, operation: FsOperation) -> u64 {
-        self.next += 1;
+        self.next += 2;
         self.now = Nanos(self.now.0 + 1_000_000);
         let request = FsRequest { id: self.next, caller: self.caller(), operation };
         self.mounted.submit(request);

@@ -8,6 +8,7 @@ mod image;
 pub mod judge;
 pub mod known;
 mod ram;
+pub mod seen;
 pub mod short;
 pub mod store;
 pub mod tree;
