@@ -17,6 +17,8 @@ pub(crate) trait Carrier {
     fn is_shut_down(&self) -> bool;
     /// Why it cannot go on.
     fn failure(&self) -> Option<&FsError>;
+    /// The kernel has the answers to these requests.
+    fn note_answered(&mut self, requests: &[u64]);
 }
 
 impl<S: Service> Carrier for Mounted<S> {
@@ -49,5 +51,9 @@ impl<S: Service> Carrier for Mounted<S> {
             Phase::Failed(error) => Some(error),
             _ => None,
         }
+    }
+
+    fn note_answered(&mut self, requests: &[u64]) {
+        Self::note_answered(self, requests);
     }
 }

@@ -3,8 +3,8 @@
 use crate::answers::{Shape, Waiting};
 use crate::ioctls;
 use crate::protocol::wire::{
-    CreateIn, FallocateIn, ForgetOne, InHeader, IoctlIn, LseekIn, SetattrIn, WRITE_CACHE,
-    WRITE_KILL_SUIDGID, WriteIn, init_flag, set,
+    CreateIn, FallocateIn, ForgetOne, InHeader, IoctlIn, LseekIn, SetattrIn, UNIQUE_RESEND,
+    WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, init_flag, set,
 };
 use crate::protocol::{Operation, Request};
 use crate::seeking::{Search, Seeking};
@@ -62,7 +62,7 @@ impl Front {
         for one in references {
             self.cut().remove(&one.nodeid);
             let operation = FsOperation::Forget { ino: ino(one.nodeid), count: one.nlookup };
-            let asked = Asked { request: request(header, operation), waiting: Waiting::None };
+            let asked = Asked { request: unnumbered(header, operation), waiting: Waiting::None };
             self.to.ask(asked);
         }
     }
@@ -106,7 +106,7 @@ impl Front {
             let clears_privileges = true;
             let change = AttributeChange { clears_privileges, ..AttributeChange::default() };
             let operation = FsOperation::SetAttributes { ino, change, size: None };
-            self.to.put(Asked { request: request(header, operation), waiting: Waiting::None });
+            self.to.put(Asked { request: unnumbered(header, operation), waiting: Waiting::None });
         }
         let data = BufferMut::copy_of(data).freeze();
         let operation = FsOperation::Write { ino, offset: of.offset, data, is_durable };
@@ -152,10 +152,14 @@ impl Takes for Front {
     }
 }
 
-/// The operation with its caller, and now.
+/// The operation with its caller, and now. It has the kernel's number, by which it is known if the kernel sends it again.
 fn request(header: &InHeader, operation: FsOperation) -> FsRequest {
+    FsRequest { id: header.unique & !UNIQUE_RESEND, ..unnumbered(header, operation) }
+}
+
+/// The same for one that the kernel does not send again: it is numbered when it is carried out.
+fn unnumbered(header: &InHeader, operation: FsOperation) -> FsRequest {
     let caller = Caller { uid: header.uid, gid: header.gid, now: now() };
-    // It is numbered when it is carried out.
     FsRequest { id: 0, caller, operation }
 }
 

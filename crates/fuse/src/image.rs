@@ -153,4 +153,6 @@ impl<S: Service> Carrier for Image<S> {
     fn failure(&self) -> Option<&FsError> {
         None
     }
+
+    fn note_answered(&mut self, _: &[u64]) {}
 }

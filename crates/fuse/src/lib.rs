@@ -20,9 +20,11 @@ mod handle;
 mod image;
 mod ioctls;
 pub mod protocol;
+mod resuming;
 mod seeking;
 mod serve;
 mod session;
+mod survival_log;
 mod sync;
 mod turns;
 mod words;
@@ -42,25 +44,39 @@ use std::time::Instant;
 pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
-pub use session::{KernelFlags, MountOptions};
+pub use resuming::replay;
+pub use session::{Connection, KernelFlags, MountOptions};
+pub use survival_log::{MemoryLog, Problem};
 
 /// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
 
-/// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
-/// durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something was carried out, at least
-/// every second. Runs on the caller's thread, and a few more.
+/// Origin of the connection to the kernel.
+pub enum Mount<'a> {
+    /// The folder is mounted with these options. The callback gets the connection, for a process that goes on with it.
+    New(&'a MountOptions, &'a mut dyn FnMut(&Connection)),
+    /// The folder was mounted by a process that has ended; the kernel sends what it did not answer again.
+    Resumed(Connection),
+}
+
+/// Mounts the file system on `service` at `folder`, or goes on with one that is mounted, and serves it until it is unmounted or `handle` asks
+/// for the end; then everything is durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something
+/// was carried out, at least every second. Runs on the caller's thread, and a few more.
 pub fn serve<S: Service + Send + 'static>(
     mut mounted: Mounted<S>,
     start: Instant,
     folder: &Path,
-    options: &MountOptions,
+    mount: Mount<'_>,
     handle: &Handle,
     ready: impl FnOnce(),
     mut turn: impl FnMut(&mut Mounted<S>, Nanos),
 ) -> Result<(), String> {
     wait_until_open(&mut mounted, start)?;
-    carry(mounted, start, folder, options, handle, ready, &mut turn)
+    if matches!(mount, Mount::Resumed(_)) {
+        // Answers of the ended process may promise that something is durable.
+        resuming::make_durable(&mut mounted, start)?;
+    }
+    carry(mounted, start, folder, mount, handle, ready, &mut turn)
 }
 
 /// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `handle` asks for the end.
@@ -74,35 +90,48 @@ pub fn serve_image<S: Service + Send + 'static>(
 ) -> Result<(), String> {
     let options =
         MountOptions { source: source.to_owned(), read_only: true, ..MountOptions::default() };
-    carry(image::Image::of(service), start, folder, &options, handle, ready, &mut |_, _| {})
+    let mount = Mount::New(&options, &mut |_| {});
+    carry(image::Image::of(service), start, folder, mount, handle, ready, &mut |_, _| {})
 }
 
 fn carry<C: Carrier + Send + 'static>(
     carrier: C,
     start: Instant,
     folder: &Path,
-    options: &MountOptions,
+    mount: Mount<'_>,
     handle: &Handle,
     ready: impl FnOnce(),
     turn: &mut dyn FnMut(&mut C, Nanos),
 ) -> Result<(), String> {
-    let shared =
-        Arc::new(Shared::new(carrier, start).map_err(|error| cannot_mount(folder, &error))?);
+    let cannot_mount = |error: io::Error| cannot_mount(folder, &error);
+    let shared = Arc::new(Shared::new(carrier, start).map_err(cannot_mount)?);
     handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
-    let session = Session::mount(folder, options).map_err(|error| cannot_mount(folder, &error))?;
+    let (session, is_resumed) = match mount {
+        Mount::New(options, connected) => {
+            let session = Session::mount(folder, options).map_err(cannot_mount)?;
+            connected(&session.connection().map_err(cannot_mount)?);
+            (session, false)
+        }
+        Mount::Resumed(connection) => (Session::of(connection), true),
+    };
     let session = Arc::new(session);
     let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
-    let front = Arc::new(front.map_err(|error| cannot_mount(folder, &error))?);
-    let at_end = Arc::clone(&shared.bell);
+    let front = Arc::new(front.map_err(cannot_mount)?);
+    let (at_end, receiving) = (Arc::clone(&shared.bell), Arc::clone(&session));
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
-        let ended = session::receive_all(&session, &front, RECEIVERS);
+        let ended = session::receive_all(&receiving, &front, RECEIVERS);
         at_end.end();
         ended
     });
-    let receivers = receivers.map_err(|error| cannot_mount(folder, &error))?;
+    let receivers = receivers.map_err(cannot_mount)?;
+    if is_resumed {
+        // It fails where the folder was unmounted during that time.
+        let _ = session.notify(&protocol::answer::resend());
+    }
+    drop(session);
     ready();
     let broken = "a thread of the file system panicked (internal error)";
-    // Those that are left would wait for requests that nobody can carry out.
+    // Threads that are left would wait for requests that no thread can carry out.
     let result = serve::run(&shared, folder, turn);
     handle.detach();
     let result = result.map_err(|_| broken)?;

@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So long before a time that has to be met precisely the thread stays awake.
@@ -47,13 +47,14 @@ pub(crate) trait Takes: Send + Sync {
     fn put(&self, asked: Asked);
 }
 
-/// An answer that is to be given.
-type Answers = Vec<(Waiting, Result<Answer, FsError>)>;
+/// Answers to give, each with the number of its request.
+type Answers = Vec<(u64, Waiting, Result<Answer, FsError>)>;
 
 /// What the turns are taken of.
 struct At<C> {
     carrier: C,
     waiting: HashMap<u64, Waiting>,
+    /// Newest number of a request that the kernel cannot ask again: an odd one.
     newest: u64,
     failure: Option<String>,
     /// Until when the thread sleeps that takes turns by itself; none while it is awake.
@@ -62,17 +63,21 @@ struct At<C> {
 
 impl<C: Carrier> At<C> {
     /// Takes in what was asked, and moves everything on.
-    fn turn(&mut self, asked: VecDeque<Asked>, start: Instant) -> Turn<Answers> {
+    fn turn(&mut self, asked: VecDeque<Asked>, answered: &[u64], start: Instant) -> Turn<Answers> {
+        self.carrier.note_answered(answered);
         for Asked { mut request, waiting } in asked {
-            self.newest += 1;
-            request.id = self.newest;
-            self.waiting.insert(self.newest, waiting);
+            if request.id == 0 {
+                self.newest += 2;
+                request.id = self.newest;
+            }
+            self.waiting.insert(request.id, waiting);
             self.carrier.submit(request);
         }
         self.carrier.drive(since(start));
         let mut left = Vec::new();
         while let Some(reply) = self.carrier.poll_reply() {
-            left.extend(self.waiting.remove(&reply.id).map(|whom| (whom, reply.result)));
+            let waiting = self.waiting.remove(&reply.id);
+            left.extend(waiting.map(|waiting| (reply.id, waiting, reply.result)));
         }
         if let Some(error) = self.carrier.failure() {
             self.failure.get_or_insert_with(|| error.detail.clone());
@@ -99,6 +104,8 @@ pub(crate) struct Shared<C> {
     /// Readable when the carrier is to be driven.
     descriptor: Option<OwnedFd>,
     start: Instant,
+    /// Requests of which the kernel has the answers since the last turn.
+    answered: Mutex<Vec<u64>>,
 }
 
 impl<C: Carrier> Shared<C> {
@@ -106,8 +113,26 @@ impl<C: Carrier> Shared<C> {
         let fd = carrier.wake().fd;
         let descriptor = fd.map(|fd| fd.try_clone_to_owned()).transpose()?;
         let (waiting, failure, sleeps_until) = (HashMap::new(), None, None);
-        let at = At { carrier, waiting, newest: 0, failure, sleeps_until };
-        Ok(Self { turns: Turns::new(at), bell: Arc::new(Bell::new()?), descriptor, start })
+        let at = At { carrier, waiting, newest: 1, failure, sleeps_until };
+        let (turns, bell) = (Turns::new(at), Arc::new(Bell::new()?));
+        Ok(Self { turns, bell, descriptor, start, answered: Mutex::default() })
+    }
+
+    /// Requests that were answered since the last call.
+    fn take_answered(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.answered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn answer(&self, answers: Answers) {
+        let mut answered = Vec::with_capacity(answers.len());
+        for (request, waiting, result) in answers {
+            waiting.answer(result);
+            answered.push(request);
+        }
+        if !answered.is_empty() {
+            let mut all = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+            all.append(&mut answered);
+        }
     }
 }
 
@@ -120,23 +145,17 @@ impl<C: Carrier + Send> Takes for Shared<C> {
         self.turns.put(asked);
         let taken = self.turns.take(
             |at, asked| {
-                let turn = at.turn(asked, self.start);
+                let turn = at.turn(asked, &self.take_answered(), self.start);
                 if !turn.is_due && at.is_to_wake_sleeper() {
                     self.bell.ring();
                 }
                 turn
             },
-            answer,
+            |answers| self.answer(answers),
         );
         if taken.is_err() {
             self.bell.ring();
         }
-    }
-}
-
-fn answer(answers: Answers) {
-    for (whom, result) in answers {
-        whom.answer(result);
     }
 }
 
@@ -166,7 +185,7 @@ pub(crate) fn run<C: Carrier>(
         let mut sleep = Sleep { at: None, is_precise: false };
         let is_due = shared.turns.take_one(
             |at, asked| {
-                let turn = at.turn(asked, shared.start);
+                let turn = at.turn(asked, &shared.take_answered(), shared.start);
                 also(&mut at.carrier, since(shared.start));
                 if has_ended && stage == Stage::Serving {
                     stage = Stage::Closing;
@@ -182,7 +201,7 @@ pub(crate) fn run<C: Carrier>(
                 at.sleeps_until = Some(wake.at.unwrap_or(Nanos(u64::MAX)));
                 turn
             },
-            answer,
+            |answers| shared.answer(answers),
         )?;
         if stage == Stage::Ended {
             break;

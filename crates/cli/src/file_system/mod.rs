@@ -14,6 +14,7 @@ mod mounts;
 mod options;
 mod remount;
 mod report;
+mod supervisor;
 mod sync;
 mod umount;
 

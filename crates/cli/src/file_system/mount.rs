@@ -5,9 +5,9 @@
 
 use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
-use super::mounts::Served;
 use super::options::Wanted;
 use super::report::report;
+use super::supervisor::{self, Orders, Role};
 use super::{background, folder, remount};
 use crate::backing::Backing;
 use crate::bounded_log::BoundedLog;
@@ -19,21 +19,24 @@ use crate::serve::priority;
 use crate::service_manager::ServiceManager;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use crate::timed::Timed;
-use nearhead_disk::Nanos;
+use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::FsOptions;
-use nearhead_fuse::{Handle, MountOptions};
+use nearhead_fuse::{Connection, Handle, MemoryLog, Mount, MountOptions, Problem};
 use nearhead_journal::{Mode, small_run_bytes};
-use nearhead_output::{alarm, note, say, say_json_line, warn};
+use nearhead_output::{alarm, say, say_json_line, warn};
 use nearhead_service::Service;
 use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
+use nearhead_volume::Volume;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Blocks of metadata kept in memory.
 const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
@@ -70,6 +73,9 @@ pub struct MountArgs {
     /// Check the options and the folder, and mount nothing.
     #[arg(short = 'f', hide = true)]
     pub fake: bool,
+    /// Part of this process in a mount that outlives its processes.
+    #[arg(long, hide = true)]
+    pub role: Option<Role>,
     /// Log of this process, if a command started it in the background.
     #[arg(long, hide = true, value_name = "PATH")]
     pub detached: Option<PathBuf>,
@@ -109,6 +115,8 @@ struct Watch {
     check_at: Nanos,
     /// Log of a process in the background.
     log: Option<BoundedLog>,
+    /// Reason for which no other process can go on.
+    log_problem: Problem,
 }
 
 impl Watch {
@@ -142,6 +150,9 @@ impl Watch {
             format!("{}: logs {} % full", status.phase.name(), status.log_fill_pct)
         });
         self.over_http.refresh(now, || report(&self.facts, mounted, now));
+        if let Some(problem) = self.log_problem.take() {
+            warn(&format!("{problem}; if this process ends, the mount ends"));
+        }
         if let Some(log) = &mut self.log {
             log.check();
         }
@@ -154,6 +165,14 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     if wanted.is_remount {
         return remount::run(args, &wanted);
     }
+    if args.role.is_some() && args.detached.is_some() {
+        nearhead_output::tell_times();
+    }
+    match args.role {
+        Some(Role::Worker) => return serve(args, &wanted, Orders::receive()?),
+        Some(Role::Supervisor) => return supervisor::go_on(args),
+        None => {}
+    }
     folder::refuse(&args.folder, wanted.allows_nonempty)?;
     if args.fake {
         return Ok(());
@@ -163,10 +182,12 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         None if args.background => return background::start(args),
         None => {}
     }
-    serve(args, &wanted)
+    supervisor::run(args)
 }
 
-fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
+fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String> {
+    // The name of the program, which is started by a link.
+    let _ = std::fs::write("/proc/self/comm", "nearhead");
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
     // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
@@ -176,20 +197,17 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, wanted)?;
     let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
-    let read_only = wanted.read_only || volume.info().read_only;
-    let now = nearhead_fuse::clock();
-    let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
-    let options = FsOptions {
-        ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
-        durable: wanted.durable.clone(),
-        has_durable_names: wanted.kernel.dirsync,
-        mode: wanted.mode,
-        small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
-        record_bytes_max: volume.engine().atomic_bytes_max(),
-        commit_after: wanted.commit_after,
-        mounted_at: now,
-    };
-    let mut mounted = Mounted::new(Timed::new(volume, ack), options);
+    let options = fs_options(wanted, &volume, logged_bytes_max);
+    let read_only = options.ext4.read_only;
+    let Orders { log, connection, supervisor } = orders;
+    let is_first = connection.is_none();
+    let (log_problem, mut mounted) = surviving(log, Timed::new(volume, ack), start, options)
+        .map_err(|why| {
+            if why.is_for_good {
+                supervisor.give_up();
+            }
+            format!("mount {}: {}", args.target, why.detail)
+        })?;
     mounted.trim_freed(wanted.trims_freed);
     mounted.keep_access_times(wanted.access_times);
     let handle = Handle::default();
@@ -209,29 +227,47 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
         reports_sync: wanted.reports_sync,
     };
     let mode = wanted.mode;
+    let (own, to, (noted, note)) = (args.clone(), supervisor.clone(), std::sync::mpsc::channel());
     // On a thread of its own: a question about the folder is answered by this very process.
-    let (own, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
     let ready = || {
         std::thread::spawn(move || {
             let path = listening.as_ref().map(|listening| listening.path().to_owned());
             let control = listening.map(|it| it.answer(&own.folder, Arc::new(desk)));
-            let _ = noted.send((Served::note(&own.folder), control));
-            report_ready(&own, mode, read_only, path.as_deref());
+            let _ = noted.send(control);
+            to.ready();
+            if is_first {
+                report_ready(&own, mode, read_only, path.as_deref());
+            }
             ServiceManager::find().ready();
+            to.guard();
         });
+    };
+    let mut connected = |connection: &Connection| supervisor.mounted(connection);
+    let mount = match connection {
+        Some(connection) => Mount::Resumed(connection),
+        None => Mount::New(&mount, &mut connected),
     };
     let manager = ServiceManager::find();
     let told_passes = ToldPasses::default();
     let log = args.detached.clone().map(background::bounded);
     let backing = Backing::of(&args.target, &args.disk)?;
     let check_at = Nanos::ZERO;
-    let mut watch =
-        Watch { facts, over_http, failure: None, told_passes, manager, backing, check_at, log };
+    let mut watch = Watch {
+        facts,
+        over_http,
+        failure: None,
+        told_passes,
+        manager,
+        backing,
+        check_at,
+        log,
+        log_problem,
+    };
     let served = nearhead_fuse::serve(
         mounted,
         start,
         &args.folder,
-        &mount,
+        mount,
         &handle,
         ready,
         |mounted, now| {
@@ -245,7 +281,7 @@ fn serve(args: &MountArgs, wanted: &Wanted) -> Result<(), String> {
     served.and_then(|()| unkept()).map_err(|problem| format!("mount {}: {problem}", args.target))
 }
 
-fn absolute(folder: &Path) -> PathBuf {
+pub(super) fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
@@ -259,6 +295,48 @@ struct Opened {
     ack: Ack,
     /// What may be set while it is mounted.
     tuner: Tuner,
+}
+
+fn fs_options(
+    wanted: &Wanted,
+    volume: &Volume<Box<dyn Disk + Send>>,
+    logged_bytes_max: u32,
+) -> FsOptions {
+    let read_only = wanted.read_only || volume.info().read_only;
+    let now = nearhead_fuse::clock();
+    let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
+    FsOptions {
+        ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
+        durable: wanted.durable.clone(),
+        has_durable_names: wanted.kernel.dirsync,
+        mode: wanted.mode,
+        small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
+        record_bytes_max: volume.engine().atomic_bytes_max(),
+        commit_after: wanted.commit_after,
+        mounted_at: now,
+    }
+}
+
+/// The file system of a volume with a survival log, after what an ended worker left in the log was replayed.
+fn surviving(
+    memory: OwnedFd,
+    mut service: Timed<Volume<Box<dyn Disk + Send>>>,
+    start: Instant,
+    options: FsOptions,
+) -> Result<(Problem, Mounted), NotSurvived> {
+    let (mut log, mut survived) = MemoryLog::open(memory)
+        .map_err(|error| NotSurvived { detail: error.to_string(), is_for_good: true })?;
+    let (now, problem) = (options.mounted_at, log.problem());
+    nearhead_fuse::replay(&mut service, start, &mut survived, now, &mut log)
+        .map_err(|detail| NotSurvived { detail, is_for_good: false })?;
+    Ok((problem, Mounted::surviving(service, options, Box::new(log), survived)))
+}
+
+/// Reason for which a worker cannot go on.
+struct NotSurvived {
+    detail: String,
+    /// No other worker can.
+    is_for_good: bool,
 }
 
 fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
@@ -293,10 +371,9 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
 fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
     let waiting = std::thread::Builder::new().name("signals".to_owned());
     let started = waiting.spawn(move || {
-        // A terminal that goes away must not take the file system with it.
-        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+        // Those of the terminal are the supervisor's to judge.
+        for _ in signals.forever().filter(|signal| *signal == SIGTERM) {
             ServiceManager::find().stopping("unmounting");
-            note(&format!("signal {signal}: unmounting"));
             handle.stop();
         }
     });
@@ -306,7 +383,10 @@ fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
 fn report_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Option<&Path>) {
     let folder = args.folder.as_path();
     if args.json {
-        let (target, mode, pid) = (args.target.as_str(), mode.name(), std::process::id());
+        // The supervisor: a signal that it gets stops the mount.
+        let pid =
+            rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let (target, mode) = (args.target.as_str(), mode.name());
         let line = Ready { event: "ready", target, folder, control, mode, read_only, pid };
         // Who does not listen is served all the same.
         let _ = say_json_line(&line);

@@ -16,6 +16,7 @@ pub mod terminal;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -140,6 +141,7 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)
+            .process_group(0)
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -163,10 +165,15 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// `kill -9`.
+    /// `kill -9` of the process, and of those that it started.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
+        self.kill_group().unwrap();
         self.child.wait().unwrap();
+    }
+
+    fn kill_group(&self) -> rustix::io::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
     }
 
     /// SIGTERM, and what came of it: exit status, the rest of standard output, standard error.
@@ -204,7 +211,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let _ = self.kill_group();
         let _ = self.child.wait();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::common::mounts::{assert_clean, can_mount, mount, unmount, volume};
 use super::common::{Scratch, nearhead, run, run_fails, run_json, run_ok, tool};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -63,11 +63,12 @@ impl InBackground {
         assert_clean(&self.scratch, &self.image);
     }
 
-    /// Kills the daemon, and waits until the kernel knows.
+    /// Kills all processes of the mount, and waits until the kernel knows.
     fn kill(&self) {
         let status = run_json(&self.scratch, &["status", &self.image]);
         let pid = status["served"]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok());
-        kill_process(Pid::from_raw(pid.unwrap()).unwrap(), Signal::KILL).unwrap();
+        let group = getpgid(Pid::from_raw(pid.unwrap())).unwrap();
+        kill_process_group(group, Signal::KILL).unwrap();
         while rustix::fs::statfs(&self.folder).is_ok() {
             std::thread::yield_now();
         }

@@ -3,7 +3,9 @@
 //! An answer has a header and a body of structures. Bytes of files are no part of the encoding: the sender of an answer puts them behind its
 //! header without a copy. A listing is never longer than the kernel has room for.
 
-use super::wire::{Dirent, InvalidateInode, IoctlOut, NOTIFY_INVAL_INODE, OutHeader};
+use super::wire::{
+    Dirent, InvalidateInode, IoctlOut, NOTIFY_INVAL_INODE, NOTIFY_RESEND, OutHeader,
+};
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -79,6 +81,11 @@ fn notification(code: i32, body: &[u8]) -> Vec<u8> {
     let mut bytes = OutHeader { len, error: code, unique: 0 }.as_bytes().to_vec();
     bytes.extend_from_slice(body);
     bytes
+}
+
+/// Makes the kernel send all requests again that no process has answered.
+pub fn resend() -> Vec<u8> {
+    notification(NOTIFY_RESEND, &[])
 }
 
 /// Lets the kernel forget the attributes that it caches of a node. It waits for no answer of this process.

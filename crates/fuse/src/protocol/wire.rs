@@ -384,6 +384,10 @@ pub mod init_flag {
     pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
     /// The file system takes setuid and setgid away.
     pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    /// `flags2` counts.
+    pub const INIT_EXT: u32 = 1 << 30;
+    /// In `flags2`: the kernel sends unanswered requests again when it is asked to (`FUSE_NOTIFY_RESEND`).
+    pub const HAS_RESEND_2: u32 = 1 << 7;
 }
 
 /// Bits of [`SetattrIn::valid`].
@@ -407,5 +411,9 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 /// `FUSE_FSYNC_FDATASYNC`.
 pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
+/// `FUSE_UNIQUE_RESEND`: the kernel sent the request before, to a process that did not answer it.
+pub const UNIQUE_RESEND: u64 = 1 << 63;
+/// `FUSE_NOTIFY_RESEND` (Linux 6.9).
+pub const NOTIFY_RESEND: i32 = 7;
 /// `FUSE_NOTIFY_INVAL_INODE`.
 pub const NOTIFY_INVAL_INODE: i32 = 2;

@@ -24,6 +24,30 @@ use zerocopy::IntoBytes;
 /// Most pieces of one `writev`, with the answer's header (`UIO_MAXIOV` is 1,024).
 const PIECES_MAX: usize = 512;
 
+/// A connection to the kernel in the form in which processes pass it on.
+#[derive(Debug)]
+pub struct Connection {
+    /// The mounted folder's descriptor of `/dev/fuse`.
+    pub device: OwnedFd,
+    /// Minor version of the protocol, agreed on in the first exchange.
+    pub minor: u32,
+    /// Abilities, agreed on in the first exchange (`linux/fuse.h`).
+    pub flags: u32,
+    /// The kernel sends requests again that a process left unanswered (Linux 6.9). Without it no process can go on.
+    pub has_resend: bool,
+}
+
+impl Connection {
+    /// The same connection with a descriptor of its own.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let Self { minor, flags, has_resend, .. } = *self;
+        Ok(Self { device: self.device.try_clone()?, minor, flags, has_resend })
+    }
+}
+
 /// A connection whose first exchange is done.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -53,9 +77,20 @@ impl Session {
         }
     }
 
-    /// Puts a session together whose first exchange was had before, by this process or another.
-    pub(crate) fn from_parts(device: OwnedFd, negotiated: Negotiated) -> Self {
+    fn from_parts(device: OwnedFd, negotiated: Negotiated) -> Self {
         Self { device, negotiated }
+    }
+
+    /// A session that another process began.
+    pub(crate) fn of(connection: Connection) -> Self {
+        let Connection { device, minor, flags, has_resend } = connection;
+        Self::from_parts(device, Negotiated { minor, flags, has_resend })
+    }
+
+    /// The same for another process.
+    pub(crate) fn connection(&self) -> io::Result<Connection> {
+        let Negotiated { minor, flags, has_resend } = self.negotiated;
+        Ok(Connection { device: self.device.try_clone()?, minor, flags, has_resend })
     }
 
     pub(crate) fn negotiated(&self) -> &Negotiated {

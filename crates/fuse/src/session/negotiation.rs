@@ -50,6 +50,8 @@ pub(crate) struct Negotiated {
     pub(crate) minor: u32,
     /// Abilities that both sides have, of `wire::init_flag`.
     pub(crate) flags: u32,
+    /// The kernel sends unanswered requests again when it is asked to (Linux 6.9).
+    pub(crate) has_resend: bool,
 }
 
 /// The answer to the kernel's first request. An error if the kernel is too old.
@@ -71,7 +73,9 @@ pub(super) fn agreed(asked: &InitIn) -> Result<(Negotiated, InitOut), Errno> {
         max_pages: (REQUEST_BYTES_MAX / PAGE_BYTES) as u16,
         ..InitOut::default()
     };
-    Ok((Negotiated { minor, flags }, answer))
+    let has_resend =
+        asked.flags & init_flag::INIT_EXT != 0 && asked.flags2 & init_flag::HAS_RESEND_2 != 0;
+    Ok((Negotiated { minor, flags, has_resend }, answer))
 }
 
 /// Has the first exchange over `device`.
@@ -120,6 +124,14 @@ mod tests {
         let (negotiated, answer) = agreed(&asked(31, init_flag::ASYNC_READ)).unwrap();
         assert_eq!((negotiated.minor, negotiated.flags), (31, init_flag::ASYNC_READ));
         assert_eq!((answer.minor, answer.flags), (31, init_flag::ASYNC_READ));
+    }
+
+    #[test]
+    fn resending_is_found_where_the_second_flags_count() {
+        let both = InitIn { flags2: u32::MAX, ..asked(41, init_flag::INIT_EXT) };
+        assert!(agreed(&both).unwrap().0.has_resend);
+        assert!(!agreed(&InitIn { flags: 0, ..both }).unwrap().0.has_resend);
+        assert!(!agreed(&InitIn { flags2: 0, ..both }).unwrap().0.has_resend);
     }
 
     #[test]

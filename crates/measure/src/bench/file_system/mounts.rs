@@ -5,8 +5,9 @@
 
 use super::super::cleanup::{Cleanup, Step};
 use super::super::commands::{command, exists, run};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,7 +79,7 @@ impl Mount {
     pub(super) fn run(&self, runs: bool) {
         let signal = if runs { Signal::CONT } else { Signal::STOP };
         // It can only fail for a program that has ended, which the next request finds out.
-        let _ = self.pid.map(|pid| kill_process(pid, signal));
+        let _ = self.pid.map(|pid| kill_process_group(pid, signal));
     }
 
     /// Makes an empty file system; the command that mounts it.
@@ -114,7 +115,9 @@ impl Mount {
         let name = self.who.name();
         let mut pid = None;
         self.cleanup.perform(|| {
-            let started = serving.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            // A group of its own: a mount has two processes.
+            serving.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            let started = serving.spawn();
             let child = started.map_err(|error| format!("cannot start {name}: {error}"))?;
             pid = Pid::from_raw(child.id() as i32);
             Ok(Step::Program(child))

@@ -1,0 +1,122 @@
+//! A worker's side of its mount: orders, messages to the supervisor, and the start of another supervisor.
+//!
+//! A worker whose supervisor ends goes on serving. It must never wait for a supervisor while it has the file system.
+
+use super::channel::{Agreed, Channel, Message};
+use super::process::{Role, command_as, thread};
+use nearhead_fuse::Connection;
+use nearhead_output::warn;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Orders of a worker.
+pub(crate) struct Orders {
+    /// Memory of the survival log.
+    pub(crate) log: OwnedFd,
+    /// Connection of a mount that an ended worker served.
+    pub(crate) connection: Option<Connection>,
+    /// Way to the supervisor.
+    pub(crate) supervisor: ToSupervisor,
+}
+
+impl Orders {
+    /// The orders of this process, which is a worker.
+    pub(crate) fn receive() -> Result<Self, String> {
+        let failed = |error: io::Error| format!("mount: {error}");
+        let channel = Channel::inherited().map_err(failed)?;
+        let received = channel.receive().map_err(failed)?;
+        let Some((Message::Serve { go_on }, descriptors)) = received else {
+            return Err("mount: expected the orders of a supervisor (internal error)".to_owned());
+        };
+        let mut descriptors = descriptors.into_iter();
+        let missing = || "mount: expected a log and a connection (internal error)".to_owned();
+        let log = descriptors.next().ok_or_else(missing)?;
+        let connection = match go_on {
+            Some(agreed) => Some(agreed.connection(descriptors.next().ok_or_else(missing)?)),
+            None => None,
+        };
+        let to_keep = log.try_clone().map_err(failed)?;
+        let kept = connection.as_ref().map(Connection::try_clone).transpose().map_err(failed)?;
+        let supervisor = ToSupervisor {
+            channel: Arc::new(channel),
+            log: Arc::new(to_keep),
+            connection: Arc::new(Mutex::new(kept)),
+        };
+        Ok(Self { log, connection, supervisor })
+    }
+}
+
+/// A worker's way to its supervisor, with what another supervisor would get.
+#[derive(Clone)]
+pub(crate) struct ToSupervisor {
+    channel: Arc<Channel>,
+    log: Arc<OwnedFd>,
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+impl ToSupervisor {
+    /// Reports that the folder is mounted.
+    pub(crate) fn mounted(&self, connection: &Connection) {
+        let device = [connection.device.as_fd()];
+        let sent = self.channel.send(&Message::Mounted(Agreed::of(connection)), &device);
+        match sent.and_then(|()| connection.try_clone()) {
+            Ok(copy) => {
+                let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+                *kept = Some(copy);
+            }
+            Err(error) => {
+                warn(&format!("no other process can go on if this one ends: {error}"));
+            }
+        }
+    }
+
+    /// Reports that the folder can be used. Returns once `umount` finds the supervisor.
+    pub(crate) fn ready(&self) {
+        // A supervisor that has ended is followed by another.
+        if self.channel.send(&Message::Ready, &[]).is_ok() {
+            let _ = self.channel.receive();
+        }
+    }
+
+    /// Reports that no worker can go on.
+    pub(crate) fn give_up(&self) {
+        let _ = self.channel.send(&Message::GiveUp, &[]);
+    }
+
+    /// Watches the supervisor, and starts another whenever it has ended. Returns when none can be started.
+    pub(crate) fn guard(self) {
+        let Self { mut channel, log, connection } = self;
+        let kept = connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(connection) = kept else { return };
+        loop {
+            // A supervisor sends nothing that matters to a worker that serves.
+            while let Ok(Some(_)) = channel.receive() {}
+            match next_supervisor(&log, &connection) {
+                Ok(next) => channel = Arc::new(next),
+                Err(error) => {
+                    return warn(&format!(
+                        "the supervisor of this mount has ended, and no other can be started: {error}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+fn next_supervisor(log: &OwnedFd, connection: &Connection) -> io::Result<Channel> {
+    let (channel, other) = Channel::pair()?;
+    let (worker, agreed) = (std::process::id(), Agreed::of(connection));
+    let with = [log.as_fd(), connection.device.as_fd()];
+    channel.send(&Message::Supervise { worker, agreed }, &with)?;
+    let mut command = command_as(Role::Supervisor);
+    // It must not end with this process's group.
+    command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0);
+    let mut child = command.spawn()?;
+    drop(command);
+    // Its end is noticed by the end of its socket; here it is only waited for.
+    thread("supervisor-end", move || drop(child.wait()))?;
+    Ok(channel)
+}
