@@ -58,8 +58,9 @@ impl<S: Service> Image<S> {
             kind: if is_file { FileKind::Regular } else { FileKind::Directory },
             mode: if is_file { 0o400 } else { 0o500 },
             links: 1,
-            uid: 0,
-            gid: 0,
+            // The user who serves it: a program of that user may read it.
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
             size: if is_file { self.size } else { 0 },
             blocks_512: if is_file { self.size / 512 } else { 0 },
             accessed: never,

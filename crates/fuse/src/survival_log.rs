@@ -69,12 +69,12 @@ impl Problem {
 }
 
 impl MemoryLog {
-    /// Memory for a log: a descriptor that child processes may inherit.
+    /// Memory for a log, which processes pass on over a socket.
     ///
     /// # Errors
     /// The kernel has no memory or no descriptor.
     pub fn memory() -> io::Result<OwnedFd> {
-        let memory = memfd_create("nearhead-survival", MemfdFlags::empty())?;
+        let memory = memfd_create("nearhead-survival", MemfdFlags::CLOEXEC)?;
         let fields = [(MAGIC_AT, MAGIC), (START_AT, FIRST), (STATE_AT, COMPLETE)];
         for (at, value) in fields {
             put(memory.as_fd(), at, value)?;

@@ -125,6 +125,11 @@ fn json_shown(text: &str) -> String {
     })
 }
 
+/// Prints a line of JSON that another process of this program wrote.
+pub fn pass_on_json(line: &str) {
+    print_or_end(&json_shown(line));
+}
+
 /// Prints a report for programs on one line.
 pub fn say_json_line(report: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string(report)

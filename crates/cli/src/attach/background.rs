@@ -6,7 +6,7 @@
 use super::place::Place;
 use super::{AttachArgs, arguments_for, backend, mounting};
 use crate::in_background::{self, Started};
-use nearhead_output::{note, say};
+use nearhead_output::{note, pass_on_json, say};
 use std::fmt::Display;
 use std::process::Command;
 
@@ -59,7 +59,7 @@ fn begin(args: &AttachArgs, place: &Place) -> Result<(), String> {
         note(line);
     }
     if args.serve.json {
-        say(line.trim_end());
+        pass_on_json(line.trim_end());
     } else {
         say(&place.link().display().to_string());
     }

@@ -7,7 +7,7 @@ use super::MountArgs;
 use crate::bounded_log::BoundedLog;
 use crate::control::places;
 use crate::in_background::{self, Started};
-use nearhead_output::{note, say};
+use nearhead_output::{note, pass_on_json, say};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,8 @@ pub(super) fn start(args: &MountArgs) -> Result<(), String> {
     }
     match line {
         Some(line) => {
-            say(line.trim_end());
+            let line = line.trim_end();
+            if args.json { pass_on_json(line) } else { say(line) }
             Ok(())
         }
         None => Err(why.unwrap_or_else(|| {

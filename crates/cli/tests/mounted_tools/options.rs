@@ -180,3 +180,12 @@ fn folders_with_files_and_of_the_system_are_refused() {
     let output = run(&scratch, &["umount", "/proc"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("kind proc"), "{output:?}");
 }
+
+#[test]
+fn a_mount_in_the_background_reports_one_object() {
+    let Some(it) = InBackground::new("mount-json") else { return };
+    let place = it.folder.to_str().unwrap();
+    let line = run_json(&it.scratch, &["mount", &it.image, place, "--background"]);
+    assert_eq!((line["event"].as_str(), line["folder"].as_str()), (Some("ready"), Some(place)));
+    it.umount();
+}

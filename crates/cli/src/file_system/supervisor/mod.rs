@@ -5,7 +5,8 @@
 //! - the mount stays as long as this process or its worker lives: programs wait while there is no worker;
 //! - one worker at a time: the next one is started once the last has ended;
 //! - a worker that ends in order, or before the folder is mounted, is the last one, and its exit code is that of the command;
-//! - workers that end again and again are not followed for ever: then the connection ends, and programs get an error;
+//! - workers that crash again and again are not followed for ever: then the connection ends, and programs get an error. `SIGKILL` comes from
+//!   outside, and is no crash;
 //! - a worker whose supervisor has ended starts another ([`worker::ToSupervisor::guard`]).
 //!
 //! It needs Linux 6.9, which sends unanswered requests again. With an older kernel the mount ends with its worker.
@@ -36,8 +37,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A worker that served this long ended for another reason than the one before.
 const LIVES_AFTER: Duration = Duration::from_secs(60);
-/// Workers that ended while they served, one soon after the other, before the mount is given up: a request that ends each of them.
-const DEATHS_MAX: u32 = 8;
+/// Workers that crashed while they served, one soon after the other, before the mount is given up: a request crashes each of them.
+const CRASHES_MAX: u32 = 8;
 /// Longest time without a look at whether the folder is mounted, while there is no worker.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 
@@ -63,7 +64,7 @@ struct Supervisor {
     ready_at: Option<Instant>,
     start_at: Option<Instant>,
     pause: Duration,
-    deaths: u32,
+    crashes: u32,
     is_stopping: bool,
     /// No worker can go on.
     is_hopeless: bool,
@@ -111,7 +112,7 @@ impl Supervisor {
             ready_at: None,
             start_at: None,
             pause: PAUSE_MIN,
-            deaths: 0,
+            crashes: 0,
             is_stopping: false,
             is_hopeless: false,
             served: None,
@@ -212,14 +213,14 @@ impl Supervisor {
         }
         match served {
             Some(since) if since.elapsed() >= LIVES_AFTER => {
-                (self.deaths, self.pause) = (1, PAUSE_MIN);
+                (self.crashes, self.pause) = (u32::from(how.is_crash()), PAUSE_MIN);
             }
-            Some(_) => self.deaths += 1,
+            Some(_) => self.crashes += u32::from(how.is_crash()),
             None => self.pause = (self.pause * 2).min(PAUSE_MAX),
         }
-        if self.deaths > DEATHS_MAX {
+        if self.crashes > CRASHES_MAX {
             return Err(format!(
-                "mount {place}: {DEATHS_MAX} processes ended one soon after the other; the last one {reason}. It is given up: `nearhead umount \
+                "mount {place}: {CRASHES_MAX} processes crashed one soon after the other; the last one {reason}. It is given up: `nearhead umount \
                  {place}`, and mount it again"
             ));
         }

@@ -40,6 +40,11 @@ impl Ended {
         matches!(self, Self::Child(status) if status.success())
     }
 
+    /// Whether the process ended by a fault of its own, as far as that can be known.
+    pub(super) fn is_crash(self) -> bool {
+        matches!(self, Self::Child(status) if status.signal() != Some(Signal::KILL.as_raw()))
+    }
+
     pub(super) fn code(self) -> i32 {
         match self {
             Self::Child(status) => {
