@@ -11,6 +11,7 @@ use crate::file::File;
 use crate::request::{Answer, FsOperation};
 use nearhead_disk::{Buffer, RangeSet};
 use nearhead_ext4::{Ino, NotedBlock};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Pages of one entry, at most.
@@ -135,21 +136,16 @@ impl Core {
         let Some(survival) = &mut self.survival else { return };
         let file = self.files.get(&ino).filter(|file| file.incarnation == incarnation);
         let Some(file) = file else { return };
+        let mut left = RangeSet::new();
+        left.insert(pages.clone());
         let placed = self.commit.placed.iter().chain(&self.commit.flushed);
-        let placed: Vec<_> = placed.filter(|placed| placed.ino == ino).collect();
-        let is_needed = |page: u64| {
-            file.pages.is_unsaved_at(page)
-                || placed.iter().any(|placed| placed.pages.contains(&page))
-        };
-        let mut gone = RangeSet::new();
-        for (page, _) in
-            survival.pages.get(&ino).into_iter().flat_map(|kept| kept.range(pages.clone()))
-        {
-            if !is_needed(*page) {
-                gone.insert(*page..*page + 1);
-            }
+        let placed = placed.filter(|placed| placed.ino == ino).map(|placed| placed.pages.clone());
+        let works = self.write_outs.entries().filter(|(_, work)| work.ino == ino);
+        let works = works.map(|(_, work)| work.pages.clone());
+        for needed in placed.chain(works).chain(file.pages.dirty_runs(pages)) {
+            left.remove(needed);
         }
-        for range in gone.iter() {
+        for range in left.iter() {
             survival.push_pages_gone(ino, range);
         }
     }
@@ -157,12 +153,7 @@ impl Core {
     /// These pages are no part of the file any more.
     pub(crate) fn note_pages_cut(&mut self, ino: Ino, pages: Range<u64>) {
         let Some(survival) = &mut self.survival else { return };
-        let has_any = |kept: &std::collections::BTreeMap<u64, u64>| {
-            kept.range(pages.clone()).next().is_some()
-        };
-        if survival.pages.get(&ino).is_some_and(has_any) {
-            survival.push_pages_gone(ino, pages);
-        }
+        survival.push_pages_gone(ino, pages);
     }
 
     /// Keeps the answer to a request that must not be carried out twice.
@@ -229,15 +220,22 @@ impl Survival {
         let pages = first..first + bytes.len() as u64;
         let number = self.appended.number;
         let kept = self.pages.entry(ino).or_default();
+        let before = kept.len();
         kept.extend(pages.clone().map(|page| (page, number)));
+        self.pages_len += (kept.len() - before) as u64;
         self.appended.pages.push((ino, pages));
         self.batch.push(Entry::Pages { ino, first, bytes });
     }
 
     fn push_pages_gone(&mut self, ino: Ino, pages: Range<u64>) {
         let (first, count) = (pages.start, pages.end - pages.start);
+        let has_any = |kept: &BTreeMap<u64, u64>| kept.range(pages.clone()).next().is_some();
+        if !self.pages.get(&ino).is_some_and(has_any) {
+            return;
+        }
         if let Some(kept) = self.pages.get_mut(&ino) {
             let gone: Vec<u64> = kept.range(pages).map(|(page, _)| *page).collect();
+            self.pages_len -= gone.len() as u64;
             for page in gone {
                 kept.remove(&page);
             }

@@ -74,6 +74,8 @@ pub(crate) struct Survival {
     files: BTreeMap<Ino, (FileFacts, u64)>,
     orphans: BTreeMap<Ino, u64>,
     pages: BTreeMap<Ino, BTreeMap<u64, u64>>,
+    /// Number of those pages.
+    pages_len: u64,
     answers: BTreeMap<u64, (KeptAnswer, u64)>,
     /// Record whose blocks are being collected, and the newest one that is durable.
     record: u64,
@@ -109,6 +111,7 @@ impl Survival {
             files: BTreeMap::new(),
             orphans: BTreeMap::new(),
             pages: BTreeMap::new(),
+            pages_len: 0,
             answers: BTreeMap::new(),
             record: 1,
             durable_record: 0,

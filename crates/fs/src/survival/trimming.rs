@@ -29,8 +29,7 @@ impl Survival {
 
     fn has_much_dead(&self) -> bool {
         let most = self.bytes.saturating_sub(2 * self.facts_bytes() + DEAD_BYTES_MAX);
-        let pages = || self.pages.values().map(|kept| kept.len() as u64).sum::<u64>();
-        most > 0 && most > 2 * BLOCK * pages()
+        most > 2 * BLOCK * self.pages_len
     }
 
     /// Whether a batch has to stay until a commit.
