@@ -120,8 +120,8 @@ pub struct Ext4 {
     holds: HashMap<u32, u64, NumberHash>,
     /// Inodes without a name that somebody holds.
     orphans: BTreeMap<Ino, orphan::Orphan>,
-    /// Inodes without a name that are too large to be freed at once.
-    parked: BTreeSet<Ino>,
+    /// Inodes without a name of a client's, and the directories that have the names of ours.
+    parked: BTreeMap<Ino, Ino>,
     /// Inodes of these that never had a name and may get one.
     nameless: BTreeSet<Ino>,
     indexes: index::Indexes,

@@ -68,7 +68,7 @@ impl Ext4 {
             next_id: 1,
             holds: HashMap::default(),
             orphans: BTreeMap::new(),
-            parked: BTreeSet::new(),
+            parked: BTreeMap::new(),
             nameless: BTreeSet::new(),
             indexes: Indexes::new(options.seed),
             inodes_made: 0,
