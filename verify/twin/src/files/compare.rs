@@ -101,7 +101,8 @@ fn times(path: &str, expected: &[Change; 4], found: &[Change; 4]) -> Step {
     Ok(())
 }
 
-fn node(path: &str, expected: &Node, found: &Node) -> Step {
+/// Compares the attributes of a node on both sides, but for its times.
+pub fn node(path: &str, expected: &Node, found: &Node) -> Step {
     let same = |law, one: String, other: String| {
         if one == other {
             Ok(())
