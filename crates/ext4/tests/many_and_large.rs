@@ -7,7 +7,8 @@ mod driver;
 
 use driver::{Disk, Driven, FEATURES, Scratch, has_tools, options, root_at, run};
 use nearhead_ext4::{
-    BLOCK_BYTES, Errno, Ext4, FileKind, Ino, Options, Outcome, Place, ROOT, Removed, Rename, Stop,
+    BLOCK_BYTES, Caller, Errno, Ext4, FileKind, Ino, NewNode, Options, Outcome, Place, ROOT,
+    Removed, Rename, Stop, Timestamp,
 };
 
 #[test]
@@ -382,4 +383,23 @@ impl LargeFile {
         }
         fs.settle(changes.id);
     }
+}
+
+#[test]
+fn an_inode_freed_before_any_client_told_the_time_is_clean() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("no-time");
+    let disk = Disk::made(&scratch, 16, &["-O", FEATURES, "-N", "64"]);
+    let mut driven = Driven::mounted(disk, options());
+    let new = NewNode { kind: FileKind::Regular, mode: 0o600, umask: 0, device: 0, target: None };
+    driven.run(|fs| fs.make_nameless(ROOT, &new, &root_at(1))).unwrap();
+    driven.commit();
+    let disk = std::mem::take(&mut driven.disk);
+    driven = Driven::mounted(disk, options());
+    let caller = Caller { uid: 0, gid: 0, now: Timestamp::default() };
+    while driven.run(|fs| fs.work_off(&caller)).unwrap() {}
+    driven.commit();
+    driven.disk.check(&scratch, "after the mount");
 }

@@ -110,6 +110,9 @@ pub fn run(
     let (medium, mode) = (settings.medium, &settings.mode);
     let subject = Ours::new(&settings.nearhead, &scratch.0, IMAGE_BYTES, medium, mode)?;
     let oracle = Ext4::new(&scratch.0, subject.size_bytes)?;
+    for root in [&oracle.root, &subject.root] {
+        let _ = std::fs::remove_dir(root.join("lost+found"));
+    }
     let begun_s = super::actor::clock().0;
     let mut life = Life { program, oracle, subject, scratch, begun_s };
     let done = life.live(seed, kills);
@@ -162,11 +165,7 @@ impl Life {
     }
 
     fn compare_trees(&self, when: &'static str) -> Step {
-        let [oracle, subject] = [&self.oracle.root, &self.subject.root].map(|root| {
-            let mut contents = contents(root);
-            contents.retain(|path, _| !path.starts_with("lost+found"));
-            contents
-        });
+        let [oracle, subject] = [&self.oracle.root, &self.subject.root].map(|root| contents(root));
         compare::trees(&oracle, &subject)?;
         let paths: BTreeSet<String> = oracle.into_keys().filter(|path| path != ".").collect();
         let [expected, found] =
