@@ -303,7 +303,11 @@ impl FilesArgs {
         let mut code = ExitCode::SUCCESS;
         for seed in self.seed..self.seed + self.seeds.max(1) {
             match self.run_seed(&settings, seed) {
-                Ok(true) => println!("nothing differs: files {}--mode {} --seed {seed}", self.words(), self.mode),
+                Ok(true) => println!(
+                    "nothing differs: files {}--mode {} --seed {seed}",
+                    self.words(),
+                    self.mode
+                ),
                 Ok(false) => code = ExitCode::FAILURE,
                 Err(why) => {
                     eprintln!("nearhead-twin: seed {seed}: {why}");
@@ -317,7 +321,8 @@ impl FilesArgs {
     /// Words of the command line that name program and medium.
     fn words(&self) -> String {
         let program = self.program.map(|program| format!("--program {} ", program.name));
-        let medium = self.medium.to_possible_value().filter(|_| self.medium.kind() != MediumKind::File);
+        let medium =
+            self.medium.to_possible_value().filter(|_| self.medium.kind() != MediumKind::File);
         let medium = medium.map(|word| format!("--medium {} ", word.get_name()));
         [program, medium].into_iter().flatten().collect()
     }

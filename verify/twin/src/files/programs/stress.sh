@@ -2,7 +2,7 @@
 set -e
 stressors='access acl aiol chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dup eventfd fallocate fcntl
     fiemap file-ioctl filename filerace flock fpunch fsize fstat getdent hdd inode-flags inotify iomix io-uring lease link
-    locka lockf lockofd metamix mknod mmap mmapfork msync open open-hog readahead rename revio seek sendfile splice
+    locka lockf lockofd metamix mknod mmap msync open open-hog readahead rename revio seek sendfile splice
     symlink sync-file sync touch unlink utime verity xattr'
 run() {
     for stressor in ${STRESSORS:-$stressors}; do
