@@ -60,7 +60,7 @@ impl Ext4 {
                 (0, after) => (directory.size().div_ceil(BLOCK_BYTES as u64), after),
                 (end, after) => (end, after),
             };
-            let mut listed = transaction.list(&directory, after, entries_max)?;
+            let mut listed = transaction.list_visible(&directory, after, entries_max)?;
             listed.retain(|entry| entry.cookie <= end * BLOCK_BYTES as u64);
             for entry in &mut listed {
                 entry.cookie |= end << END_SHIFT;
@@ -119,7 +119,7 @@ impl Transaction<'_> {
 
     pub(crate) fn must_find(&mut self, directory: &Inode, name: &[u8]) -> Outcome<Found> {
         let found = self.find(directory, name)?;
-        found.ok_or_else(|| {
+        found.filter(|found| !self.is_hidden(directory.ino, name, found.ino)).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             fail(Errno::NoEntry, format!("directory {} has no entry {name:?}", directory.ino.0))
         })
@@ -227,12 +227,31 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Whether a directory has no names but its own two.
+    /// Whether a directory has no names but its own two and hidden ones.
     pub(crate) fn is_empty_directory(&mut self, directory: &Inode) -> Outcome<bool> {
-        let listed = self.list(directory, 0, 3)?;
+        let listed = self.list_visible(directory, 0, 3)?;
         Ok(listed.iter().all(|entry| matches!(entry.name.as_slice(), b"." | b"..")))
     }
 
+    /// The next entries that clients see; none at the end.
+    fn list_visible(
+        &mut self,
+        directory: &Inode,
+        mut after: u64,
+        entries_max: usize,
+    ) -> Outcome<Vec<DirectoryEntry>> {
+        loop {
+            let mut listed = self.list(directory, after, entries_max)?;
+            let Some(last) = listed.last() else { return Ok(listed) };
+            after = last.cookie;
+            listed.retain(|entry| !self.is_hidden(directory.ino, &entry.name, entry.ino));
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+        }
+    }
+
+    /// Entries after the position `after`, hidden ones as well.
     pub(crate) fn list(
         &mut self,
         directory: &Inode,

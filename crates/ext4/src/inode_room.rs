@@ -145,7 +145,9 @@ impl Transaction<'_> {
         self.add_free(0, 1)?;
         let extra_isize = self.fs.geometry.extra_isize;
         let mut gone = Inode::new(inode.ino, inode.generation(), extra_isize);
-        gone.set_deleted((now.seconds as u32).max(1));
+        // A number below that of the inodes would be a link of the list of orphans to e2fsck.
+        let inodes = i64::from(self.fs.geometry.inodes);
+        gone.set_deleted(now.max(self.fs.last_change).seconds.max(inodes) as u32);
         gone.seal(&self.fs.geometry);
         let block = self.change(place.block, Kind::InodeTable)?;
         put(&mut block[place.at..place.at + INODE_BYTES], 0, &gone.raw);

@@ -124,8 +124,8 @@ pub struct Ext4 {
     orphans: BTreeMap<Ino, orphan::Orphan>,
     /// Those of them that changed since the last poll; none while changes are not noted.
     noted_orphans: Option<BTreeSet<Ino>>,
-    /// Inodes without a name that are too large to be freed at once.
-    parked: BTreeSet<Ino>,
+    /// Inodes without a name of a client's, and the directories that have the names of ours.
+    parked: BTreeMap<Ino, Ino>,
     /// Inodes of these that never had a name and may get one.
     nameless: BTreeSet<Ino>,
     indexes: index::Indexes,

@@ -69,7 +69,7 @@ impl Ext4 {
             holds: HashMap::default(),
             orphans: BTreeMap::new(),
             noted_orphans: None,
-            parked: BTreeSet::new(),
+            parked: BTreeMap::new(),
             nameless: BTreeSet::new(),
             indexes: Indexes::new(options.seed),
             inodes_made: 0,

@@ -30,12 +30,12 @@ impl Ext4 {
             let mut directory = transaction.living_directory(parent)?;
             let found = transaction.must_find(&directory, name)?;
             let inode = transaction.inode_of_entry(parent, found.ino)?;
+            check_removable(&directory)?;
+            check_removable(&inode)?;
             if inode.is_directory() {
                 let name = String::from_utf8_lossy(name);
                 return Err(fail(Errno::IsDirectory, format!("{name:?} is a directory")));
             }
-            check_removable(&directory)?;
-            check_removable(&inode)?;
             transaction.remove_name(&mut directory, name, &found, caller.now)?;
             transaction.put_inode(&directory)?;
             transaction.lose_name(inode, caller.now)
@@ -55,9 +55,9 @@ impl Ext4 {
             let mut directory = transaction.living_directory(parent)?;
             let found = transaction.must_find(&directory, name)?;
             let inode = transaction.inode_of_entry(parent, found.ino)?;
-            transaction.check_empty_directory(&inode, name)?;
             check_removable(&directory)?;
             check_removable(&inode)?;
+            transaction.check_empty_directory(&inode, name)?;
             transaction.remove_name(&mut directory, name, &found, caller.now)?;
             transaction.lose_directory(&mut directory);
             transaction.put_inode(&directory)?;
@@ -95,6 +95,9 @@ impl Transaction<'_> {
     /// Frees an inode and all that it has, or keeps it where it can be freed later.
     pub(crate) fn remove_inode(&mut self, inode: Inode, now: Timestamp) -> Outcome<()> {
         let kind = inode.kind();
+        if kind == Some(FileKind::Directory) {
+            self.move_parked_names(inode.ino, now)?;
+        }
         let has_extents = match kind {
             Some(FileKind::Regular | FileKind::Directory) => true,
             Some(FileKind::Symlink) => !inode.is_short_link(),

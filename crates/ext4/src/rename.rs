@@ -69,7 +69,13 @@ impl Ext4 {
             }
             check_removable(&source)?;
             check_removable(&moved.inode)?;
-            check_mutable(&target)?;
+            match &other {
+                Some(other) => {
+                    check_removable(&target)?;
+                    check_removable(&other.inode)?;
+                }
+                None => check_mutable(&target)?,
+            }
             transaction.check_no_loop(&moved.inode, to)?;
             let mut names = Names { source, target: (from != to).then_some(target) };
             let now = caller.now;
@@ -120,6 +126,9 @@ impl Names {
 impl Transaction<'_> {
     fn end_of(&mut self, directory: &Inode, name: &[u8]) -> Outcome<Option<End>> {
         let Some(found) = self.find(directory, name)? else { return Ok(None) };
+        if self.is_hidden(directory.ino, name, found.ino) {
+            return Err(exists(directory.ino, name));
+        }
         let inode = self.inode_of_entry(directory.ino, found.ino)?;
         let kind = inode.kind();
         let kind = kind.ok_or_else(|| corrupt(format!("inode {} has no kind", inode.ino.0)))?;
@@ -149,13 +158,12 @@ impl Transaction<'_> {
     fn check_replaceable(&mut self, moved: &End, other: &End, name: &[u8]) -> Outcome<()> {
         let text = String::from_utf8_lossy(name).into_owned();
         match (moved.kind, other.kind) {
-            (FileKind::Directory, _) => self.check_empty_directory(&other.inode, name)?,
+            (FileKind::Directory, _) => self.check_empty_directory(&other.inode, name),
             (_, FileKind::Directory) => {
-                return Err(fail(Errno::IsDirectory, format!("{text:?} is a directory")));
+                Err(fail(Errno::IsDirectory, format!("{text:?} is a directory")))
             }
-            _ => {}
+            _ => Ok(()),
         }
-        check_removable(&other.inode)
     }
 
     /// A directory's `..` leads to its new parent, and the parents count it.

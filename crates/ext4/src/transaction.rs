@@ -36,7 +36,8 @@ pub(crate) struct Transaction<'a> {
     pub(crate) reserved_more: Ranges,
     pub(crate) reserved_less: Ranges,
     pub(crate) orphans: BTreeMap<Ino, Orphan>,
-    pub(crate) parked: BTreeMap<Ino, bool>,
+    /// Changes of the parked files: directory of the name of ours, or none any more.
+    pub(crate) parked: BTreeMap<Ino, Option<Ino>>,
     pub(crate) index_changes: Vec<IndexChange>,
     /// How many inodes it made: their generations follow from it.
     pub(crate) inodes_made: u64,
@@ -294,12 +295,11 @@ impl<'a> Transaction<'a> {
             noted.extend(self.orphans.keys());
         }
         fs.orphans.extend(self.orphans);
-        for (ino, is_parked) in self.parked {
-            if is_parked {
-                fs.parked.insert(ino);
-            } else {
-                fs.parked.remove(&ino);
-            }
+        for (ino, directory) in self.parked {
+            match directory {
+                Some(directory) => fs.parked.insert(ino, directory),
+                None => fs.parked.remove(&ino),
+            };
         }
         fs.indexes.apply(self.index_changes);
         fs.inodes_made += self.inodes_made;

@@ -136,7 +136,7 @@ impl Ext4 {
 
     /// Lets a file that never had a name get one again.
     pub fn put_back_nameless(&mut self, ino: Ino) {
-        if self.parked.contains(&ino) {
+        if self.parked.contains_key(&ino) {
             self.nameless.insert(ino);
         }
     }

@@ -5,7 +5,10 @@
 mod driver;
 
 use driver::{Disk, Driven, FEATURES, Scratch, has_tools, options, root_at, run};
-use nearhead_ext4::{Ext4, FileKind, ROOT, Removed, Rename, XattrSet, blank, sample};
+use nearhead_ext4::{
+    AttributeChange, Errno, Ext4, FileKind, IMMUTABLE_FLAG, ROOT, Removed, Rename, XattrSet, blank,
+    sample,
+};
 
 const KINDS: [FileKind; 7] = [
     FileKind::Regular,
@@ -192,4 +195,36 @@ fn a_blank_of_many_groups_is_clean_and_stays_so_with_files_all_over_it() {
     assert!(blank::image(0, 1024, [9; 16], driver::at(0)).is_err());
     assert!(blank::image(2, 15, [9; 16], driver::at(0)).is_err());
     assert!(blank::image(200_000, 1024, [9; 16], driver::at(0)).is_err());
+}
+
+#[test]
+fn immutable_is_refused_before_kind_and_emptiness() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("immutable");
+    let mut driven = Driven::mounted(Disk::made(&scratch, 16, &["-O", FEATURES]), options());
+    let folder = driven.make(ROOT, "folder", FileKind::Directory).unwrap().ino;
+    driven.make(folder, "inside", FileKind::Regular).unwrap();
+    let file = driven.make(ROOT, "file", FileKind::Regular).unwrap().ino;
+    driven.make(ROOT, "other", FileKind::Directory).unwrap();
+    for ino in [folder, file] {
+        let flags = Some(IMMUTABLE_FLAG);
+        let change = AttributeChange { flags, ..AttributeChange::default() };
+        driven.run(|fs| fs.set_attributes(ino, &change, &root_at(1))).unwrap();
+    }
+    let root = root_at(2);
+    let by = |how, name: &'static [u8], new: &'static [u8]| {
+        move |fs: &mut Ext4| fs.rename(ROOT, name, ROOT, new, how, &root).map(drop)
+    };
+    let found = [
+        driven.run(|fs| fs.remove_directory(ROOT, b"folder", &root).map(drop)),
+        driven.run(|fs| fs.unlink(ROOT, b"folder", &root).map(drop)),
+        driven.run(|fs| fs.remove_directory(ROOT, b"file", &root).map(drop)),
+        driven.run(by(Rename::Replace, b"other", b"folder")),
+        driven.run(by(Rename::Replace, b"other", b"file")),
+        driven.run(by(Rename::Exchange, b"other", b"folder")),
+    ];
+    let found = found.map(|done| done.map_err(|error| error.errno));
+    assert_eq!(found, [Err(Errno::NotPermitted); 6]);
 }

@@ -7,7 +7,8 @@ mod driver;
 
 use driver::{Disk, Driven, FEATURES, Scratch, has_tools, options, root_at, run};
 use nearhead_ext4::{
-    BLOCK_BYTES, Errno, Ext4, FileKind, Ino, Options, Outcome, Place, ROOT, Removed, Rename, Stop,
+    BLOCK_BYTES, Caller, Errno, Ext4, FileKind, Ino, NewNode, Options, Outcome, Place, ROOT,
+    Removed, Rename, Stop, Timestamp,
 };
 
 #[test]
@@ -143,16 +144,7 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert_eq!(driven.run(|fs| fs.attributes(file)).unwrap().links, 0);
     assert!(!driven.run(|fs| fs.work_off(&root_at(6))).unwrap());
     driven.write(file, 55_000, 2, 9).unwrap();
-    // Whoever removes it by the name that we gave it changes nothing.
     assert_eq!(times(&driven.at("lost+found")), before, "no client changed it");
-    let lost = driven.at("lost+found").ino;
-    let name = format!(".nearhead-removed-{}", file.0);
-    let removed = driven.run(|fs| fs.unlink(lost, name.as_bytes(), &root_at(6))).unwrap();
-    assert!(removed.is_gone);
-    assert_eq!(driven.at(&format!("lost+found/{name}")).ino, file);
-    driven.commit();
-    driven.disk.check(&scratch, "parked again");
-    let before = times(&driven.at("lost+found"));
     driven.fs.release(file);
     let mut steps = 0;
     loop {
@@ -176,25 +168,59 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert_eq!(driven.fs.statistics().free, free);
 }
 
+/// Names that a client finds in a directory, one entry a listing.
+fn listed(driven: &mut Driven, ino: Ino) -> Vec<Vec<u8>> {
+    let (mut names, mut after) = (Vec::new(), 0);
+    loop {
+        let entries = driven.run(|fs| fs.read_directory(ino, after, 1)).unwrap();
+        let Some(entry) = entries.into_iter().next() else { return names };
+        after = entry.cookie;
+        names.push(entry.name);
+    }
+}
+
 #[test]
-fn a_parked_file_that_somebody_moves_away_is_theirs_again() {
+fn clients_see_no_name_of_a_parked_file() {
     if !has_tools() {
         return;
     }
-    let scratch = Scratch::new("rescued");
+    let scratch = Scratch::new("hidden");
     let disk = Disk::made(&scratch, 256, &["-O", FEATURES, "-g", "256"]);
     let mut driven = Driven::mounted(disk, options());
     let file = scattered(&mut driven);
+    driven.fs.hold(file);
     driven.run(|fs| fs.unlink(ROOT, b"scattered", &root_at(5))).unwrap();
     let lost = driven.at("lost+found").ino;
+    let own: [&[u8]; 2] = [b".", b".."];
+    assert_eq!(listed(&mut driven, lost), own);
     let name = format!(".nearhead-removed-{}", file.0);
-    let how = Rename::NoReplace;
-    driven.run(|fs| fs.rename(lost, name.as_bytes(), ROOT, b"rescued", how, &root_at(6))).unwrap();
-    assert!(!driven.run(|fs| fs.work_off(&root_at(7))).unwrap());
-    let found = driven.at("rescued");
-    assert_eq!((found.ino, found.links, found.size), (file, 1, 199 * 250 * 4096 + 240 * 4096));
+    let name = name.as_bytes();
+    let errno = |error: nearhead_ext4::Error| error.errno;
+    assert_eq!(driven.run(|fs| fs.lookup(lost, name)).map_err(errno), Err(Errno::NoEntry));
+    assert_eq!(
+        driven.run(|fs| fs.unlink(lost, name, &root_at(6))).map_err(errno),
+        Err(Errno::NoEntry)
+    );
+    driven.make(ROOT, "other", FileKind::Regular).unwrap();
+    let how = Rename::Replace;
+    let over = driven.run(|fs| fs.rename(ROOT, b"other", lost, name, how, &root_at(6)));
+    assert_eq!(over.map_err(errno), Err(Errno::Exists));
+    // Its directory counts as empty; the file stays, and goes with its last reference.
+    let free = driven.fs.statistics().free;
+    driven.run(|fs| fs.remove_directory(ROOT, b"lost+found", &root_at(7))).unwrap();
+    assert_eq!(listed(&mut driven, ROOT), [&own[..], &[b"other"]].concat());
     driven.commit();
-    driven.disk.check(&scratch, "rescued");
+    driven.disk.check(&scratch, "without lost+found");
+    assert_eq!(driven.run(|fs| fs.attributes(file)).unwrap().links, 0);
+    let disk = std::mem::take(&mut driven.disk);
+    driven = Driven::mounted(disk, options());
+    assert_eq!(listed(&mut driven, ROOT), [&own[..], &[b"other"]].concat());
+    while driven.run(|fs| fs.work_off(&root_at(8))).unwrap() {
+        driven.commit();
+    }
+    assert!(driven.fs.statistics().free > free, "a stop lets the file go");
+    driven.commit();
+    driven.disk.check(&scratch, "at the end");
 }
 
 #[test]
@@ -357,4 +383,23 @@ impl LargeFile {
         }
         fs.settle(changes.id);
     }
+}
+
+#[test]
+fn an_inode_freed_before_any_client_told_the_time_is_clean() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("no-time");
+    let disk = Disk::made(&scratch, 16, &["-O", FEATURES, "-N", "64"]);
+    let mut driven = Driven::mounted(disk, options());
+    let new = NewNode { kind: FileKind::Regular, mode: 0o600, umask: 0, device: 0, target: None };
+    driven.run(|fs| fs.make_nameless(ROOT, &new, &root_at(1))).unwrap();
+    driven.commit();
+    let disk = std::mem::take(&mut driven.disk);
+    driven = Driven::mounted(disk, options());
+    let caller = Caller { uid: 0, gid: 0, now: Timestamp::default() };
+    while driven.run(|fs| fs.work_off(&caller)).unwrap() {}
+    driven.commit();
+    driven.disk.check(&scratch, "after the mount");
 }

@@ -47,6 +47,30 @@ fn a_nameless_file_is_gone_after_a_crash_even_if_synced() {
 }
 
 #[test]
+fn a_nameless_file_needs_no_lost_and_found() {
+    let Some(mut client) = Client::fresh("nearhead") else { return };
+    let name = b"lost+found".to_vec();
+    client.ask(FsOperation::RemoveDirectory { parent: ROOT, name }).unwrap();
+    let root = |client: &mut Client<Ram>| {
+        let attributes = client.ask(FsOperation::Attributes { ino: ROOT });
+        let listed = FsOperation::ReadDirectory { ino: ROOT, after: 0, entries_max: 10 };
+        (attributes.unwrap(), client.ask(listed).unwrap())
+    };
+    let before = root(&mut client);
+    let file = nameless(&mut client);
+    client.write(file, 0, &pattern(1, 300_000));
+    client.sync(file);
+    let (Answer::Node(old), Answer::Node(new)) = (&before.0, root(&mut client).0) else { panic!() };
+    assert_eq!((old.links, old.modified, old.changed), (new.links, new.modified, new.changed));
+    assert_eq!(format!("{:?}", root(&mut client).1), format!("{:?}", before.1));
+    let blocks = client.mounted.service().after_crash(&mut Random::new(1));
+    assert_clean(SIZE, &blocks, "without lost+found");
+    link(&mut client, file, "a").unwrap();
+    assert_eq!(client.read(file, 0, 300_000), pattern(1, 300_000));
+    assert_clean(SIZE, &client.unmount(), "after it was linked");
+}
+
+#[test]
 fn a_nameless_file_is_freed_with_its_last_reference() {
     let Some(mut client) = Client::fresh("nearhead") else { return };
     let free = |client: &mut Client<Ram>| match client.ask(FsOperation::Statistics) {

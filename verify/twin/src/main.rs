@@ -5,7 +5,9 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use nearhead_twin::act::{Act, Who, word_of};
-use nearhead_twin::files::{act::FilesAct, actor, generate, run as files};
+use nearhead_twin::files::{
+    act::FilesAct, actor, generate, programs as files_programs, run as files,
+};
 use nearhead_twin::kinds::{self, KINDS, Kind, OF_FILES};
 use nearhead_twin::medium::MediumKind;
 use nearhead_twin::programs::{self, Plan, Program};
@@ -65,9 +67,18 @@ struct FilesArgs {
     /// Acts from a file, one a line, instead of a seed
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// What the volume is on: power cuts need `disk`
+    #[arg(long, value_enum, value_name = "MEDIUM", default_value = "file")]
+    medium: MediumWord,
     /// Kinds of acts that scripts leave out
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
     without: Vec<FilesKind>,
+    /// Run a program instead of a script
+    #[arg(long, value_name = "PROGRAM", value_parser = files_programs::named, conflicts_with = "script")]
+    program: Option<files_programs::FilesProgram>,
+    /// Crashes in the middle of runs of the program
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    kills: u32,
     /// Runs that may be spent to shorten a script that failed
     #[arg(long, value_name = "N", default_value_t = 24)]
     shrink: u32,
@@ -79,6 +90,7 @@ struct FilesArgs {
 #[derive(ValueEnum, Clone, Copy)]
 enum FilesKind {
     Kill,
+    Power,
     Reads,
     Flags,
     Mappings,
@@ -157,6 +169,17 @@ enum MediumWord {
     Chain,
 }
 
+impl MediumWord {
+    fn kind(self) -> MediumKind {
+        match self {
+            Self::File => MediumKind::File,
+            Self::Disk => MediumKind::Disk,
+            Self::Mirror => MediumKind::Mirror,
+            Self::Chain => MediumKind::Chain,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match Words::parse().what {
         Of::Block(args) => args.run(),
@@ -169,8 +192,9 @@ fn main() -> ExitCode {
             }
         },
         Of::All(args) => {
-            let runs = args.block_runs().into_iter();
-            let ended: Vec<ExitCode> = runs.map(|run| run.run()).collect();
+            let blocks = args.block_runs().into_iter().map(|run| run.run());
+            let files = args.files_runs().into_iter().map(|run| run.run());
+            let ended: Vec<ExitCode> = blocks.chain(files).collect();
             let is_well = |code: &ExitCode| *code == ExitCode::SUCCESS;
             if ended.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -189,7 +213,37 @@ const SCRIPTS: [(&str, &str, &str); 8] = [
     ("chain", "gecko", "4096"),
 ];
 
+/// Crashes in runs of a program on files at most: each takes a whole run.
+const FILES_KILLS_MAX: u32 = 5;
+/// Acts of a script on files of `all`.
+const FILES_ACTS: &str = "100";
+
 impl AllArgs {
+    /// Scripts in every mode on a file and on a disk that loses its power, and every program.
+    fn files_runs(&self) -> Vec<FilesArgs> {
+        let (seed, runs) = (self.seed.to_string(), self.runs.to_string());
+        let kills = self.runs.min(FILES_KILLS_MAX).to_string();
+        let first = ["nearhead-twin", "files", "--seed", &seed];
+        let read = |words: &[&str]| match Words::parse_from(first.iter().chain(words)).what {
+            Of::Files(args) => Some(args),
+            _ => None,
+        };
+        let scripts = files::MODES.iter().flat_map(|mode| {
+            ["file", "disk"].map(|medium| {
+                read(&["--mode", mode, "--medium", medium, "--seeds", &runs, "--acts", FILES_ACTS])
+            })
+        });
+        let programs = files_programs::PROGRAMS.iter().filter(|program| {
+            let why = files_programs::why_not(program);
+            why.inspect(|why| println!("skipped: {}: {why}", program.name)).is_none()
+        });
+        let programs = programs.zip(files::MODES.iter().cycle());
+        let programs = programs.map(|(program, mode)| {
+            read(&["--program", program.name, "--mode", mode, "--kills", &kills])
+        });
+        scripts.chain(programs).flatten().collect()
+    }
+
     fn block_runs(&self) -> Vec<BlockArgs> {
         let (seed, runs) = (self.seed.to_string(), self.runs.to_string());
         let first = ["nearhead-twin", "block", "--seed", &seed];
@@ -244,11 +298,16 @@ impl FilesArgs {
             twin: std::env::current_exe().unwrap_or_default(),
             folder: std::env::temp_dir(),
             mode: self.mode.clone(),
+            medium: self.medium.kind(),
         };
         let mut code = ExitCode::SUCCESS;
         for seed in self.seed..self.seed + self.seeds.max(1) {
             match self.run_seed(&settings, seed) {
-                Ok(true) => println!("nothing differs: files --mode {} --seed {seed}", self.mode),
+                Ok(true) => println!(
+                    "nothing differs: files {}--mode {} --seed {seed}",
+                    self.words(),
+                    self.mode
+                ),
                 Ok(false) => code = ExitCode::FAILURE,
                 Err(why) => {
                     eprintln!("nearhead-twin: seed {seed}: {why}");
@@ -259,8 +318,24 @@ impl FilesArgs {
         code
     }
 
+    /// Words of the command line that name program and medium.
+    fn words(&self) -> String {
+        let program = self.program.map(|program| format!("--program {} ", program.name));
+        let medium =
+            self.medium.to_possible_value().filter(|_| self.medium.kind() != MediumKind::File);
+        let medium = medium.map(|word| format!("--medium {} ", word.get_name()));
+        [program, medium].into_iter().flatten().collect()
+    }
+
     /// Whether nothing differs.
     fn run_seed(&self, settings: &files::FilesSettings, seed: u64) -> Result<bool, String> {
+        if let Some(program) = self.program {
+            let found = files_programs::run(settings, program, seed, self.kills)?;
+            let found = found.inspect(|found| {
+                println!("mode {}, {}, seed {seed}: {found}", self.mode, program.name);
+            });
+            return Ok(found.is_none());
+        }
         let acts = match &self.script {
             Some(file) => read_script(file)?,
             None => generate::generate(seed, self.acts, &self.without()),
@@ -278,12 +353,14 @@ impl FilesArgs {
     fn without(&self) -> Vec<generate::Kind> {
         let kinds = self.without.iter().map(|kind| match kind {
             FilesKind::Kill => generate::Kind::Kill,
+            FilesKind::Power => generate::Kind::Power,
             FilesKind::Reads => generate::Kind::Reads,
             FilesKind::Flags => generate::Kind::Flags,
             FilesKind::Mappings => generate::Kind::Mappings,
             FilesKind::Overlay => generate::Kind::Overlay,
         });
-        kinds.collect()
+        let is_file = self.medium.kind() == MediumKind::File;
+        kinds.chain(is_file.then_some(generate::Kind::Power)).collect()
     }
 }
 
@@ -326,17 +403,8 @@ impl BlockArgs {
         settings.block_bytes = self.block_size;
         settings.image_bytes = self.image_mib << 20;
         settings.preset.clone_from(&self.preset);
-        settings.medium = self.medium_kind();
+        settings.medium = self.medium.kind();
         settings
-    }
-
-    fn medium_kind(&self) -> MediumKind {
-        match self.medium {
-            MediumWord::File => MediumKind::File,
-            MediumWord::Disk => MediumKind::Disk,
-            MediumWord::Mirror => MediumKind::Mirror,
-            MediumWord::Chain => MediumKind::Chain,
-        }
     }
 
     fn who(&self) -> Option<Who> {
@@ -348,7 +416,7 @@ impl BlockArgs {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        let is_file = self.medium_kind() == MediumKind::File;
+        let is_file = self.medium.kind() == MediumKind::File;
         let can_have = |kind: &Kind| {
             if is_file { *kind != Kind::Power } else { !OF_FILES.contains(kind) }
         };
@@ -405,7 +473,7 @@ impl BlockArgs {
         let mut words = vec![format!(
             "cargo run -p nearhead-twin -- block --seed {seed} --acts {} --medium {} --preset {} --block-size {} --image-mib {}",
             self.acts,
-            word_of(&MediumKind::ALL, &self.medium_kind()),
+            word_of(&MediumKind::ALL, &self.medium.kind()),
             self.preset,
             self.block_size,
             self.image_mib,

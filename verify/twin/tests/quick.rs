@@ -7,12 +7,15 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use nearhead_twin::act::Who;
-use nearhead_twin::kinds::{Kind, OF_FILES, quick};
+use nearhead_twin::kinds::{KINDS, Kind, OF_FILES, quick};
 use nearhead_twin::medium::MediumKind;
 use nearhead_twin::programs::{self, Plan, Program};
 use nearhead_twin::run::{Settings, Twin, run_generated};
 use nearhead_twin::script::generate;
 use std::path::PathBuf;
+
+/// Seeds of which one must show the fault of a kind that is left out.
+const LEFT_OUT_SEEDS: u64 = 5;
 
 /// The program of the same build.
 fn settings() -> Option<Settings> {
@@ -83,5 +86,18 @@ fn a_medium_loses_what_no_flush_covers() {
         let acts = generate(6, 60, &kinds, twin.shape().unwrap());
         let found = twin.carry_out_all(&acts).unwrap();
         assert!(found.is_some(), "{medium:?}: power cuts took nothing, so they show nothing");
+    }
+}
+
+#[test]
+fn each_kind_that_is_left_out_still_fails() {
+    for row in KINDS.iter().filter(|row| row.not_in_quick.is_some()) {
+        let Some(settings) = settings() else { return };
+        let seeds = 1..=LEFT_OUT_SEEDS;
+        let fails = |seed| {
+            let script = |shape| generate(seed, 80, &[row.kind], shape);
+            run_generated(&settings, script).unwrap().1.is_some()
+        };
+        assert!(seeds.into_iter().any(fails), "{} fails no more: take its reason out", row.name);
     }
 }

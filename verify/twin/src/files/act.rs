@@ -17,6 +17,8 @@ pub enum FilesAct {
     Remount,
     /// The daemon is killed; what was synced must be there. Both trees are empty afterwards.
     Kill,
+    /// The same, and the medium loses its power: what no flush covers is lost, kept or torn by this seed.
+    PowerCut(u64),
 }
 
 impl fmt::Display for FilesAct {
@@ -28,6 +30,7 @@ impl fmt::Display for FilesAct {
             Self::DropCaches => f.write_str("drop-caches"),
             Self::Remount => f.write_str("remount"),
             Self::Kill => f.write_str("kill"),
+            Self::PowerCut(seed) => write!(f, "power-cut {seed}"),
         }
     }
 }
@@ -41,9 +44,13 @@ impl FromStr for FilesAct {
             "drop-caches" => Self::DropCaches,
             "remount" => Self::Remount,
             "kill" => Self::Kill,
-            _ => match line.strip_prefix("second ") {
-                Some(call) => Self::Call(1, call.parse()?),
-                None => Self::Call(0, line.parse()?),
+            _ => match (line.strip_prefix("second "), line.strip_prefix("power-cut ")) {
+                (Some(call), _) => Self::Call(1, call.parse()?),
+                (_, Some(seed)) => {
+                    let expected = |_| format!("expected power-cut and a number, found {line:?}");
+                    Self::PowerCut(seed.parse().map_err(expected)?)
+                }
+                _ => Self::Call(0, line.parse()?),
             },
         })
     }
@@ -55,7 +62,9 @@ mod tests {
 
     #[test]
     fn an_act_on_files_reads_what_it_prints() {
-        for line in ["look", "kill", "remount", "second flock 1 shared", "as 7 unlink a"] {
+        for line in
+            ["look", "kill", "power-cut 7", "remount", "second flock 1 shared", "as 7 unlink a"]
+        {
             assert_eq!(line.parse::<FilesAct>().unwrap().to_string(), line);
         }
     }

@@ -7,9 +7,15 @@
 use super::call::Call;
 use super::system_calls::Caller;
 use crate::tools;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time of a call: far more than the slowest takes on a busy machine.
+const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// A running actor; killed when dropped.
 #[derive(Debug)]
@@ -44,10 +50,13 @@ impl Actor {
         Ok(Self { process, to, from: BufReader::new(from) })
     }
 
-    /// Makes a call and waits for its result.
-    pub fn call(&mut self, call: &Call) -> Result<Outcome, String> {
+    /// Makes a call and waits for its result; None if there is none after [`CALL_MAX`].
+    pub fn call(&mut self, call: &Call) -> Result<Option<Outcome>, String> {
         let before = clock();
         writeln!(self.to, "{call}").map_err(|error| format!("actor: {call}: {error}"))?;
+        if !self.waits_for_answer().map_err(|error| format!("actor: {call}: {error}"))? {
+            return Ok(None);
+        }
         let mut line = String::new();
         let read = self.from.read_line(&mut line);
         read.map_err(|error| format!("actor: {call}: {error}"))?;
@@ -55,7 +64,22 @@ impl Actor {
             return Err(format!("actor: {call}: the process ended"));
         }
         let text = line.trim_end().to_owned();
-        Ok(Outcome { text, before, after: clock() })
+        Ok(Some(Outcome { text, before, after: clock() }))
+    }
+
+    /// Whether the process answers, or ends, in time.
+    fn waits_for_answer(&self) -> rustix::io::Result<bool> {
+        let mut answer = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
+        let begun = Instant::now();
+        loop {
+            let left = CALL_MAX.saturating_sub(begun.elapsed());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: 0 };
+            match poll(&mut answer, Some(&timeout)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -41,6 +41,8 @@ const MODES: [&str; 7] = ["644", "600", "755", "0", "4755", "2775", "1777"];
 pub enum Kind {
     /// Kills of the daemon.
     Kill,
+    /// Power cuts, which take a medium that can lose its power.
+    Power,
     /// Times of access, by reads and listings.
     Reads,
     /// Flags of `chattr`.
@@ -58,7 +60,10 @@ pub fn generate(seed: u64, count: usize, without: &[Kind]) -> Vec<FilesAct> {
         ["d", "e", "d/f"].map(|path| FilesAct::Call(0, Call::new("mkdir", &[path, "777"]))).into();
     while acts.len() < count {
         let (act, kind) = draw.act();
-        if kind.is_none_or(|kind| !without.contains(&kind)) {
+        let cuts_power = act == FilesAct::Kill && acts.len() % 2 == 0;
+        if cuts_power && !without.contains(&Kind::Power) {
+            acts.push(FilesAct::PowerCut(draw.number));
+        } else if kind.is_none_or(|kind| !without.contains(&kind)) {
             acts.push(act);
         }
     }

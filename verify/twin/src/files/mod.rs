@@ -14,6 +14,7 @@ pub mod call;
 pub mod compare;
 pub mod generate;
 pub mod perform;
+pub mod programs;
 pub mod run;
 pub mod sides;
 pub mod synced;

@@ -11,14 +11,18 @@ use rustix::fs::{
 };
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Most files that `list-creating` makes before it gives up.
 const CREATED_MAX: u64 = 3000;
 /// Largest value of an attribute that is read.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// `O_NONBLOCK`: a pipe that an act opens must not wait for its other end.
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// Letters of flags, as `lsattr` prints them.
 pub const FLAG_LETTERS: [(char, IFlags); 12] = [
@@ -60,7 +64,8 @@ type Done = io::Result<String>;
 pub fn perform(caller: &mut Caller, verb: &str, with: &Arguments<'_>) -> Done {
     match verb {
         "open" => {
-            let flags = open_flags(with.word(2));
+            // A pipe would wait for its other end.
+            let flags = open_flags(with.word(2)) | OFlags::NONBLOCK;
             let opened = rustix::fs::open(caller.path(with.word(1)), flags, with.mode(3))?;
             caller.files.insert(with.number(0)?, opened.into());
             Ok(String::new())
@@ -227,9 +232,16 @@ fn on_content(path: &Path, verb: &str, with: &Arguments<'_>) -> Done {
     match verb {
         "fill" => {
             let bytes = content::bytes(with.number(1)?, 0, with.number(2)?);
-            std::fs::write(path, bytes).map(|()| none())
+            let mut options = File::options();
+            let file = options.write(true).create(true).truncate(true);
+            file.custom_flags(NONBLOCK).open(path)?.write_all(&bytes).map(|()| none())
         }
-        "cat" => Ok(summary(&std::fs::read(path)?)),
+        "cat" => {
+            let mut bytes = Vec::new();
+            let mut options = File::options();
+            options.read(true).custom_flags(NONBLOCK).open(path)?.read_to_end(&mut bytes)?;
+            Ok(summary(&bytes))
+        }
         "truncate" => {
             let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty())?;
             Ok(rustix::fs::ftruncate(file, with.number(1)?).map(|()| none())?)

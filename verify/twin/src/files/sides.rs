@@ -5,6 +5,7 @@
 
 use crate::file_systems::Mounted;
 use crate::kernel_loop::KernelLoop;
+use crate::medium::{Medium, MediumKind};
 use crate::side::Side;
 use crate::tools;
 use serde_json::Value;
@@ -46,13 +47,34 @@ impl Ext4 {
     pub fn unmount(&mut self) -> Result<(), String> {
         self.mounted.take().map_or(Ok(()), Mounted::unmount)
     }
+
+    /// Mounts a copy of what its device has at this moment, as after a crash, and gives its root to `look`.
+    pub fn after_crash<T>(
+        &self,
+        folder: &Path,
+        look: impl FnOnce(&Path) -> T,
+    ) -> Result<T, String> {
+        let (copy, root) = (folder.join("crashed.img"), folder.join("crashed"));
+        let below = self.device.below();
+        let file = below.first().ok_or("the oracle has no file")?;
+        let args = ["--sparse=always".as_ref(), file.as_os_str(), copy.as_os_str()];
+        tools::ok("cp", &args)?;
+        let device = KernelLoop::over(&copy, 512)?;
+        std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let mounted = Mounted::new(&device.device(), &root, "rw")?;
+        let seen = look(&root);
+        mounted.unmount()?;
+        drop(device);
+        std::fs::remove_file(&copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+        Ok(seen)
+    }
 }
 
 /// A mounted volume.
 #[derive(Debug)]
 pub struct Ours {
     nearhead: PathBuf,
-    image: PathBuf,
+    medium: Medium,
     mode: String,
     daemon: Option<Child>,
     /// Folder where it is mounted.
@@ -62,26 +84,34 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Creates a volume in `folder`, makes a file system on it and mounts it in `mode`.
+    /// Creates a volume on `medium` in `folder`, makes a file system on it and mounts it in `mode`.
     pub fn new(
         nearhead: &Path,
         folder: &Path,
         image_bytes: u64,
+        medium: MediumKind,
         mode: &str,
     ) -> Result<Self, String> {
-        let (image, root) = (folder.join("ours.img"), folder.join("ours"));
+        let root = folder.join("ours");
         std::fs::create_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
         let program = nearhead.to_str().ok_or("the program's path is no UTF-8")?;
-        let target = image.to_str().ok_or("the folder's name is no UTF-8")?;
+        let is_file = medium == MediumKind::File;
+        let medium = Medium::new(medium, nearhead, folder)?;
         let size = image_bytes.to_string();
-        let words = ["--size", &size, "--preset", "mlb", "--fragments", "yes"];
-        tools::ok(program, &[&["create", target], &words[..]].concat())?;
-        let report = tools::ok(program, &["mkfs", target, "--json"])?;
+        let mut words = vec!["create", &medium.target, "--preset", "mlb", "--fragments", "yes"];
+        if is_file {
+            words.extend(["--size", &size]);
+        } else {
+            // The disk is so small that its logs would be too short for a file system.
+            words.extend(["--log-size", "4MiB"]);
+        }
+        tools::ok(program, &words)?;
+        let report = tools::ok(program, &["mkfs", &medium.target, "--json"])?;
         let report: Value =
             serde_json::from_str(&report).map_err(|error| format!("mkfs: {error}"))?;
         let size_bytes = report["size_bytes"].as_u64().ok_or("mkfs reports no size")?;
         let (nearhead, mode) = (nearhead.to_owned(), mode.to_owned());
-        let mut ours = Self { nearhead, image, mode, daemon: None, root, size_bytes };
+        let mut ours = Self { nearhead, medium, mode, daemon: None, root, size_bytes };
         ours.mount()?;
         Ok(ours)
     }
@@ -90,7 +120,7 @@ impl Ours {
     pub fn mount(&mut self) -> Result<(), String> {
         let option = format!("mode={}", self.mode);
         let words = ["-o", &option, "--json"].map(std::ffi::OsStr::new);
-        let places = ["mount".as_ref(), self.image.as_os_str(), self.root.as_os_str()];
+        let places = ["mount".as_ref(), self.medium.target.as_ref(), self.root.as_os_str()];
         let args = [&places[..], &words].concat();
         let mut command = tools::command(self.nearhead.to_str().unwrap_or_default(), &args);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -124,10 +154,31 @@ impl Ours {
         }
     }
 
+    /// Makes everything durable.
+    pub fn sync(&self) -> Result<(), String> {
+        let program = self.nearhead.to_str().unwrap_or_default();
+        tools::ok(program, &["sync".as_ref(), self.root.as_os_str()]).map(drop)
+    }
+
+    /// Whether the medium can lose its power.
+    pub fn can_lose_power(&self) -> bool {
+        !self.medium.disks.is_empty()
+    }
+
+    /// Cuts the power of the medium, kills the daemon, and gives the medium its power again.
+    pub fn cut_power(&mut self, seed: u64) -> Result<(), String> {
+        if self.medium.disks.is_empty() {
+            return Err("a plain file cannot lose its power; take --medium disk".to_owned());
+        }
+        self.medium.power_off(seed)?;
+        self.kill();
+        self.medium.power_on()
+    }
+
     /// Findings of e2fsck on the unmounted volume.
     pub fn check(&self) -> Result<(), String> {
         let program = self.nearhead.to_str().unwrap_or_default();
-        tools::ok(program, &["fsck".as_ref(), self.image.as_os_str()]).map(drop)
+        tools::ok(program, &["fsck", &self.medium.target]).map(drop)
     }
 }
 
