@@ -97,8 +97,12 @@ fn name_of(path: &Path) -> String {
 
 /// The name of the control socket of whoever serves the file system that `folder` lies on.
 pub fn name_of_mount(folder: &Path) -> Option<String> {
-    let device = std::fs::metadata(folder).ok()?.dev();
-    Some(format!("mount-{}-{}.control", rustix::fs::major(device), rustix::fs::minor(device)))
+    Some(name_of_mounted(std::fs::metadata(folder).ok()?.dev()))
+}
+
+/// The same for the device number of the file system.
+pub fn name_of_mounted(device: u64) -> String {
+    format!("mount-{}-{}.control", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
 /// Of a target that is neither: its text, shortened, and what tells it from others.

@@ -117,18 +117,18 @@ fn carry<C: Carrier + Send + 'static>(
     let session = Arc::new(session);
     let front = Front::new(Arc::clone(&shared) as Arc<_>, &session);
     let front = Arc::new(front.map_err(cannot_mount)?);
-    let (at_end, receiving) = (Arc::clone(&shared.bell), Arc::clone(&session));
+    if is_resumed {
+        // Before the first request is received: the kernel sends all again that it has no answer to, also those that this process has.
+        // It fails where the folder was unmounted during that time.
+        let _ = session.notify(&protocol::answer::resend());
+    }
+    let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
-        let ended = session::receive_all(&receiving, &front, RECEIVERS);
+        let ended = session::receive_all(&session, &front, RECEIVERS);
         at_end.end();
         ended
     });
     let receivers = receivers.map_err(cannot_mount)?;
-    if is_resumed {
-        // It fails where the folder was unmounted during that time.
-        let _ = session.notify(&protocol::answer::resend());
-    }
-    drop(session);
     ready();
     let broken = "a thread of the file system panicked (internal error)";
     // Threads that are left would wait for requests that no thread can carry out.

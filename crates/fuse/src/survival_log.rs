@@ -19,7 +19,7 @@
 //! memory; a process of another version reads it only if all entries are known to it.
 
 use nearhead_fs::{Batch, SurvivalLog, Survived};
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::io::{Errno, IoSlice, pread, pwrite, pwritev};
 use std::collections::VecDeque;
 use std::io;
@@ -108,6 +108,8 @@ impl MemoryLog {
         while let Some(batch) = log.next()? {
             survived.add(&batch).map_err(|error| damaged(&error.detail))?;
         }
+        // A batch without its end: the next one must not be followed by a part of it.
+        ftruncate(&log.memory, log.end)?;
         Ok((log, survived))
     }
 
@@ -253,10 +255,14 @@ mod tests {
         log.append(&Batch::of_answers(3)).unwrap();
         let end = log.end;
         log.append(&Batch::of_answers(2000)).unwrap();
-        for cut in [end + 1, end + 8, end + 5000, log.end - 8, log.end - 1] {
-            rustix::fs::ftruncate(&memory, cut).unwrap();
-            let other = reopened(&memory).unwrap();
+        for cut in [log.end - 7, log.end - 8, end + 5000, end + 8, end + 1] {
+            log.end = end;
+            log.append(&Batch::of_answers(2000)).unwrap();
+            ftruncate(&memory, cut).unwrap();
+            let mut other = reopened(&memory).unwrap();
             assert_eq!((other.batches.len(), other.end), (1, end), "cut at {cut}");
+            other.append(&Batch::of_answers(1)).unwrap();
+            assert_eq!(reopened(&memory).unwrap().end, other.end, "cut at {cut}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::identity::Identity;
 use crate::users::unescaped;
-use rustix::fs::{major, minor};
+use rustix::fs::{major, makedev, minor};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -38,16 +38,21 @@ pub struct Mount {
     pub source: String,
     /// Kind of its file system, for example `ext4` or `fuse.nearhead`.
     pub kind: String,
+    /// Number of its device, as `stat` of its files has it.
+    pub device: u64,
 }
 
 /// The mount at just this folder, the uppermost of several, by the text of the list.
 pub(crate) fn at(list: &str, folder: &Path) -> Option<Mount> {
     list.lines().rev().find_map(|line| {
         let (place, of) = line.split_once(" - ")?;
-        let point = unescaped(place.split(' ').nth(4)?);
+        let fields: Vec<&str> = place.split(' ').collect();
+        let point = unescaped(fields.get(4)?);
+        let (major, minor) = fields.get(2)?.split_once(':')?;
+        let device = makedev(major.parse().ok()?, minor.parse().ok()?);
         let mut of = of.split(' ');
         let (kind, source) = (of.next()?.to_owned(), unescaped(of.next()?));
-        (Path::new(&point) == folder).then_some(Mount { source, kind })
+        (Path::new(&point) == folder).then_some(Mount { source, kind, device })
     })
 }
 
@@ -91,6 +96,7 @@ mod tests {
         assert!(points(33).is_empty());
         let mount = at(list, Path::new("/mnt/my disk")).unwrap();
         assert_eq!((mount.source.as_str(), mount.kind.as_str()), ("/dev/loop3", "ext4"));
+        assert_eq!(mount.device, makedev(7, 3));
         assert_eq!(at(list, Path::new("/mnt")), None);
     }
 }

@@ -5,7 +5,8 @@
 
 use super::desk::Desk;
 use crate::control::{
-    Answer, Links, check_socket_path, places, prepare_for, remove_old, why_not_there,
+    Answer, Links, check_socket_path, name_of_mounted, places, prepare_for, remove_old,
+    why_not_there,
 };
 use nearhead_output::note;
 use rustix::fs::{Mode, chmod};
@@ -75,12 +76,12 @@ impl Listening {
         &self.socket.0
     }
 
-    /// Answers from now on, also under the name that follows from the folder.
-    pub(super) fn answer(self, folder: &Path, desk: Arc<Desk>) -> Control {
+    /// Answers from now on, also under the name that follows from the number of the mounted device.
+    pub(super) fn answer(self, device: Option<u64>, desk: Arc<Desk>) -> Control {
         let Self { listener, socket, mut others } = self;
         let path = socket.0.clone();
         let beside = path.parent().unwrap_or(Path::new("/"));
-        others.extend(crate::control::name_of_mount(folder).map(|name| match others.first() {
+        others.extend(device.map(name_of_mounted).map(|name| match others.first() {
             Some(other) => other.with_file_name(name),
             None => beside.join(name),
         }));

@@ -5,6 +5,7 @@
 //! begun; the client watches its progress through `status`.
 
 use super::report::report;
+use super::supervisor::ToSupervisor;
 use crate::control::Answer;
 use crate::hint::hint_of;
 use crate::metrics;
@@ -58,6 +59,7 @@ pub(super) struct Desk {
     handle: Handle,
     errands: SyncSender<Errand>,
     tuner: Mutex<Tuner>,
+    supervisor: ToSupervisor,
 }
 
 /// The other end, for the thread that has the volume.
@@ -73,9 +75,15 @@ impl Errands {
 }
 
 impl Desk {
-    pub(super) fn new(facts: Facts, handle: Handle, tuner: Tuner) -> (Self, Errands) {
+    pub(super) fn new(
+        facts: Facts,
+        handle: Handle,
+        tuner: Tuner,
+        supervisor: ToSupervisor,
+    ) -> (Self, Errands) {
         let (errands, receiver) = sync_channel(ERRANDS_MAX);
-        (Self { facts, handle, errands, tuner: Mutex::new(tuner) }, Errands(receiver))
+        let tuner = Mutex::new(tuner);
+        (Self { facts, handle, errands, tuner, supervisor }, Errands(receiver))
     }
 
     /// What `look` finds at the mounted file system.
@@ -115,7 +123,7 @@ impl Desk {
             ["set", words @ ..] => said(self.set(words)),
             ["remount", words @ ..] => said(self.remount(words)),
             ["stop"] => {
-                self.handle.stop();
+                self.supervisor.stop();
                 Answer::Ok("stopping").line()
             }
             _ => said::<()>(Err(format!("control: expected one of {COMMANDS}, found {line:?}"))),

@@ -7,7 +7,7 @@ use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::options::Wanted;
 use super::report::report;
-use super::supervisor::{self, Orders, Role};
+use super::supervisor::{self, Orders, Role, ToSupervisor};
 use super::{background, folder, remount};
 use crate::backing::Backing;
 use crate::bounded_log::BoundedLog;
@@ -35,7 +35,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Blocks of metadata kept in memory.
@@ -188,6 +188,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
 fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String> {
     // The name of the program, which is started by a link.
     let _ = std::fs::write("/proc/self/comm", "nearhead");
+    end_at_panic();
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
     // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
@@ -199,7 +200,7 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let options = fs_options(wanted, &volume, logged_bytes_max);
     let read_only = options.ext4.read_only;
-    let Orders { log, connection, supervisor } = orders;
+    let Orders { log, connection, mount: known, supervisor } = orders;
     let is_first = connection.is_none();
     let (log_problem, mut mounted) = surviving(log, Timed::new(volume, ack), start, options)
         .map_err(|why| {
@@ -210,29 +211,32 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
         })?;
     mounted.trim_freed(wanted.trims_freed);
     mounted.keep_access_times(wanted.access_times);
+    // Before it is mounted; later workers know its number.
+    let place = if is_first { folder::canonical(&args.folder) } else { Ok(PathBuf::new()) };
+    let place = place.map_err(|error| format!("mount {}: {error}", args.folder.display()))?;
     let handle = Handle::default();
-    stop_at_signals(signals, handle.clone())?;
+    stop_at_signals(signals, supervisor.clone())?;
     let facts = Facts {
         target: args.target.clone(),
         folder: absolute(&args.folder),
         disk_notes,
         ..Facts::default()
     };
-    let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner);
-    let mount = MountOptions {
-        source: args.target.clone(),
-        read_only,
-        for_everybody: wanted.for_everybody,
-        flags: wanted.kernel,
-        reports_sync: wanted.reports_sync,
-    };
+    let (desk, errands) = Desk::new(facts.clone(), handle.clone(), tuner, supervisor.clone());
+    let mount = mount_options(args, wanted, read_only);
     let mode = wanted.mode;
     let (own, to, (noted, note)) = (args.clone(), supervisor.clone(), std::sync::mpsc::channel());
-    // On a thread of its own: a question about the folder is answered by this very process.
+    let number = Arc::new(OnceLock::new());
+    if !is_first {
+        let _ = number.set(known);
+    }
+    let of_thread = Arc::clone(&number);
+    // On a thread of its own, as it waits for the supervisor.
     let ready = || {
         std::thread::spawn(move || {
             let path = listening.as_ref().map(|listening| listening.path().to_owned());
-            let control = listening.map(|it| it.answer(&own.folder, Arc::new(desk)));
+            let number = of_thread.get().copied().flatten();
+            let control = listening.map(|it| it.answer(number, Arc::new(desk)));
             let _ = noted.send(control);
             to.ready();
             if is_first {
@@ -242,7 +246,12 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
             to.guard();
         });
     };
-    let mut connected = |connection: &Connection| supervisor.mounted(connection);
+    let mut connected = |connection: &Connection| {
+        // Of the kernel's table: this process must not ask the folder.
+        let found = nearhead_uring::mount_at(&place).map(|mount| mount.device);
+        let _ = number.set(found);
+        supervisor.mounted(connection, found);
+    };
     let mount = match connection {
         Some(connection) => Mount::Resumed(connection),
         None => Mount::New(&mount, &mut connected),
@@ -295,6 +304,26 @@ struct Opened {
     ack: Ack,
     /// What may be set while it is mounted.
     tuner: Tuner,
+}
+
+/// Makes a panic of any thread end the process at once, with its message. Requests without an answer go to the next worker: an orderly end
+/// would answer them with an error.
+fn end_at_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
+}
+
+fn mount_options(args: &MountArgs, wanted: &Wanted, read_only: bool) -> MountOptions {
+    MountOptions {
+        source: args.target.clone(),
+        read_only,
+        for_everybody: wanted.for_everybody,
+        flags: wanted.kernel,
+        reports_sync: wanted.reports_sync,
+    }
 }
 
 fn fs_options(
@@ -368,13 +397,12 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
     Ok(Opened { offline, disk_notes, logged_bytes_max, ack, tuner })
 }
 
-fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
+fn stop_at_signals(mut signals: Signals, supervisor: ToSupervisor) -> Result<(), String> {
     let waiting = std::thread::Builder::new().name("signals".to_owned());
     let started = waiting.spawn(move || {
         // Those of the terminal are the supervisor's to judge.
         for _ in signals.forever().filter(|signal| *signal == SIGTERM) {
-            ServiceManager::find().stopping("unmounting");
-            handle.stop();
+            supervisor.stop();
         }
     });
     started.map(drop).map_err(|error| format!("a thread cannot be started: {error}"))

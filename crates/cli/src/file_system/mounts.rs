@@ -13,14 +13,14 @@ pub(super) struct Served {
     _locked: File,
 }
 
-fn name_of(folder: &Path) -> std::io::Result<String> {
-    Ok(format!("mount-{}.lock", std::fs::metadata(folder)?.dev()))
+fn name_of(device: u64) -> String {
+    format!("mount-{device}.lock")
 }
 
 impl Served {
-    /// This process serves what is mounted at `folder`; none where no file can be made, and then nobody waits.
-    pub(super) fn note(folder: &Path) -> Option<Self> {
-        let name = name_of(folder).ok()?;
+    /// This process serves the mount with this device number. None where no file can be made: then `umount` does not wait.
+    pub(super) fn note(device: u64) -> Option<Self> {
+        let name = name_of(device);
         let path = directories().into_iter().find(|directory| prepare(directory))?.join(name);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -36,7 +36,7 @@ impl Drop for Served {
 
 /// The file of whoever serves what is mounted at `folder`, if there is one.
 pub(super) fn find(folder: &Path) -> Option<File> {
-    let name = name_of(folder).ok()?;
+    let name = name_of(std::fs::metadata(folder).ok()?.dev());
     directories().iter().find_map(|directory| File::open(directory.join(&name)).ok())
 }
 

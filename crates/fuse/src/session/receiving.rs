@@ -36,7 +36,9 @@ pub(crate) fn receive_all(
 }
 
 fn receive(session: &Arc<Session>, to: &impl Takes) -> io::Result<()> {
-    let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+    // Memory that is there before a request is: the kernel fails a request with EIO if it cannot copy it into a process that was killed
+    // while it waits for a page. Zeros would get their pages later.
+    let mut bytes = vec![1; MESSAGE_BYTES_MAX];
     let mut dropped = 0_u64;
     while let Received::Message(len) = session.receive(&mut bytes)? {
         let Some(request) = bytes.get(..len).and_then(decode) else {

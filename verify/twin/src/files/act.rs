@@ -15,7 +15,9 @@ pub enum FilesAct {
     DropCaches,
     /// Both file systems are unmounted and mounted again.
     Remount,
-    /// The daemon is killed; what was synced must be there. Both trees are empty afterwards.
+    /// The worker of the mount is killed; everything stays, also what is open and not durable.
+    KillWorker,
+    /// All processes of the mount are killed; what was synced must be there. Both trees are empty afterwards.
     Kill,
     /// The same, and the medium loses its power: what no flush covers is lost, kept or torn by this seed.
     PowerCut(u64),
@@ -29,6 +31,7 @@ impl fmt::Display for FilesAct {
             Self::Look => f.write_str("look"),
             Self::DropCaches => f.write_str("drop-caches"),
             Self::Remount => f.write_str("remount"),
+            Self::KillWorker => f.write_str("kill-worker"),
             Self::Kill => f.write_str("kill"),
             Self::PowerCut(seed) => write!(f, "power-cut {seed}"),
         }
@@ -43,6 +46,7 @@ impl FromStr for FilesAct {
             "look" => Self::Look,
             "drop-caches" => Self::DropCaches,
             "remount" => Self::Remount,
+            "kill-worker" => Self::KillWorker,
             "kill" => Self::Kill,
             _ => match (line.strip_prefix("second "), line.strip_prefix("power-cut ")) {
                 (Some(call), _) => Self::Call(1, call.parse()?),
@@ -62,9 +66,15 @@ mod tests {
 
     #[test]
     fn an_act_on_files_reads_what_it_prints() {
-        for line in
-            ["look", "kill", "power-cut 7", "remount", "second flock 1 shared", "as 7 unlink a"]
-        {
+        for line in [
+            "look",
+            "kill",
+            "kill-worker",
+            "power-cut 7",
+            "remount",
+            "second flock 1 shared",
+            "as 7 unlink a",
+        ] {
             assert_eq!(line.parse::<FilesAct>().unwrap().to_string(), line);
         }
     }

@@ -39,7 +39,7 @@ const MODES: [&str; 7] = ["644", "600", "755", "0", "4755", "2775", "1777"];
 /// Kinds of acts that a script may leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Kills of the daemon.
+    /// Kills of the worker, and of all processes of a mount.
     Kill,
     /// Power cuts, which take a medium that can lose its power.
     Power,
@@ -94,6 +94,7 @@ impl Draw {
             2 => (FilesAct::DropCaches, None),
             3 => (FilesAct::Remount, None),
             4 => (FilesAct::Kill, Some(Kind::Kill)),
+            5 => (FilesAct::KillWorker, Some(Kind::Kill)),
             _ => {
                 let (verb, words, kind) = self.call();
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();

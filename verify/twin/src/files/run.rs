@@ -159,6 +159,14 @@ impl Files {
                 self.synced = Synced::all([&oracle, &subject], &self.oracle.root);
                 Ok(())
             }
+            FilesAct::KillWorker => {
+                let before = self.look();
+                self.subject.kill_worker()?;
+                std::fs::write("/proc/sys/vm/drop_caches", "2")
+                    .map_err(|error| format!("drop_caches: {error}"))?;
+                self.stays(&before, "attributes stay when the worker is killed")?;
+                self.compare_trees()
+            }
             FilesAct::Kill => {
                 self.subject.kill();
                 self.after_crash("what was synced is there after the daemon was killed")

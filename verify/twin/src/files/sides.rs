@@ -8,8 +8,10 @@ use crate::kernel_loop::KernelLoop;
 use crate::medium::{Medium, MediumKind};
 use crate::side::Side;
 use crate::tools;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -123,7 +125,8 @@ impl Ours {
         let places = ["mount".as_ref(), self.medium.target.as_ref(), self.root.as_os_str()];
         let args = [&places[..], &words].concat();
         let mut command = tools::command(self.nearhead.to_str().unwrap_or_default(), &args);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        // A group of its own: a mount has two processes.
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut daemon = command.spawn().map_err(|error| format!("mount: {error}"))?;
         let mut line = String::new();
         let read = daemon.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
@@ -145,10 +148,35 @@ impl Ours {
         }
     }
 
-    /// Kills the daemon, and takes the dead mount away.
+    /// Kills the process that serves the folder. Its supervisor starts another.
+    pub fn kill_worker(&self) -> Result<(), String> {
+        let supervisor = self.daemon.as_ref().ok_or("the volume is not mounted")?.id();
+        let tasks = format!("/proc/{supervisor}/task");
+        loop {
+            let tasks = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;
+            let lists = tasks.flatten().map(|task| task.path().join("children"));
+            let lists: Vec<String> =
+                lists.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+            let lists = lists.join(" ");
+            let workers: Vec<Pid> = lists
+                .split_whitespace()
+                .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+                .collect();
+            for worker in &workers {
+                let _ = kill_process(*worker, Signal::KILL);
+            }
+            if !workers.is_empty() {
+                return Ok(());
+            }
+            // The worker before has just ended, and the next one is not there yet.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Kills all processes of the mount, and takes the dead mount away.
     pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
+            let _ = kill_process_group(Pid::from_child(&daemon), Signal::KILL);
             let _ = daemon.wait();
             let _ = tools::run("umount", &["--lazy".as_ref(), self.root.as_os_str()]);
         }

@@ -25,16 +25,18 @@ pub(super) struct Agreed {
     minor: u32,
     flags: u32,
     has_resend: bool,
+    /// Device number of the mount; none if the kernel's table did not show it.
+    pub(super) mount: Option<u64>,
 }
 
 impl Agreed {
-    pub(super) fn of(connection: &Connection) -> Self {
+    pub(super) fn of(connection: &Connection, mount: Option<u64>) -> Self {
         let Connection { minor, flags, has_resend, .. } = *connection;
-        Self { minor, flags, has_resend }
+        Self { minor, flags, has_resend, mount }
     }
 
     pub(super) fn connection(self, device: OwnedFd) -> Connection {
-        let Self { minor, flags, has_resend } = self;
+        let Self { minor, flags, has_resend, .. } = self;
         Connection { device, minor, flags, has_resend }
     }
 }
@@ -51,6 +53,8 @@ pub(super) enum Message {
     /// Of a worker: the folder can be used. The answer follows once `umount` can wait for this supervisor.
     Ready,
     Noted,
+    /// Of a worker that was asked to end: unmount the folder.
+    Stop,
     /// Of a worker: no worker can go on, as the survival log is incomplete.
     GiveUp,
     /// To a supervisor that a worker started, with log and connection: supervise this process.

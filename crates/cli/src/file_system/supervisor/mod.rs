@@ -3,6 +3,7 @@
 //! The process that a user starts is the supervisor; it serves nothing and opens neither the volume nor the folder. What it keeps true:
 //!
 //! - the mount stays as long as this process or its worker lives: programs wait while there is no worker;
+//! - no process uses the folder that it serves: a killed worker would wait for an answer of the next one. So the supervisor unmounts it;
 //! - one worker at a time: the next one is started once the last has ended;
 //! - a worker that ends in order, or before the folder is mounted, is the last one, and its exit code is that of the command;
 //! - workers that crash again and again are not followed for ever: then the connection ends, and programs get an error. `SIGKILL` comes from
@@ -17,9 +18,10 @@ mod worker;
 
 use super::MountArgs;
 use super::mounts::Served;
+use crate::service_manager::ServiceManager;
 use channel::{Agreed, Channel, Message};
 use nearhead_fuse::{Connection, MemoryLog};
-use nearhead_output::{alarm, note};
+use nearhead_output::{alarm, note, warn};
 use process::{Ended, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -30,7 +32,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 pub(super) use process::Role;
-pub(super) use worker::Orders;
+pub(super) use worker::{Orders, ToSupervisor};
 
 /// Pause before the first worker that follows one that ended, doubled with each one that ends soon.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -41,13 +43,15 @@ const LIVES_AFTER: Duration = Duration::from_secs(60);
 const CRASHES_MAX: u32 = 8;
 /// Longest time without a look at whether the folder is mounted, while there is no worker.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
+/// Pause between two tries to unmount a folder that programs use.
+const BUSY_FOR: Duration = Duration::from_millis(100);
 
 /// Events that the supervisor handles; those of a worker have its number.
 enum Event {
-    Mounted(Connection),
+    Mounted(Agreed, OwnedFd),
     Ready(u64),
-    /// `umount` finds this process, unless no file can be made.
-    Noted(Option<Served>),
+    /// The worker was asked to end.
+    Stop,
     GiveUp(u64),
     Ended(u64, Ended),
     /// A signal that stops.
@@ -57,7 +61,7 @@ enum Event {
 struct Supervisor {
     folder: PathBuf,
     log: OwnedFd,
-    connection: Option<Connection>,
+    connection: Option<(Agreed, Connection)>,
     worker: Option<Worker>,
     workers: u64,
     /// When the worker began to serve.
@@ -92,7 +96,7 @@ pub(super) fn go_on(args: &MountArgs) -> Result<(), String> {
     let [log, device] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|_| "mount: expected a log and a connection (internal error)".to_owned())?;
     let (mut supervisor, events) = Supervisor::new(args, log)?;
-    supervisor.connection = Some(agreed.connection(device));
+    supervisor.connection = Some((agreed, agreed.connection(device)));
     supervisor.adopt(worker, orders)?;
     supervisor.supervise(&events)
 }
@@ -123,15 +127,12 @@ impl Supervisor {
 
     fn start_worker(&mut self) -> Result<(), String> {
         self.workers += 1;
-        let go_on = self.connection.as_ref().map(Agreed::of);
-        let device = self.connection.as_ref().map(|connection| connection.device.as_fd());
+        let go_on = self.connection.as_ref().map(|(agreed, _)| *agreed);
+        let device = self.connection.as_ref().map(|(_, connection)| connection.device.as_fd());
         let with: Vec<_> = [self.log.as_fd()].into_iter().chain(device).collect();
         let started = Worker::start(&Message::Serve { go_on }, &with, self.workers, &self.sender);
         self.worker =
             Some(started.map_err(|error| format!("mount: no worker can be started: {error}"))?);
-        if self.is_stopping {
-            self.stop_worker();
-        }
         Ok(())
     }
 
@@ -154,10 +155,13 @@ impl Supervisor {
                 Some(left) => events.recv_timeout(left.min(LOOK_AFTER)),
             };
             match event {
-                Ok(Event::Mounted(connection)) => self.connection = Some(connection),
+                Ok(Event::Mounted(agreed, device)) => {
+                    self.connection = Some((agreed, agreed.connection(device)));
+                    self.unmount_if_stopping();
+                }
                 Ok(Event::Ready(number)) if number == self.workers => self.worker_is_ready(),
                 Ok(Event::GiveUp(number)) if number == self.workers => self.is_hopeless = true,
-                Ok(Event::Noted(served)) => self.served_is_noted(served),
+                Ok(Event::Stop) => self.stop("unmounting"),
                 Ok(Event::Ended(number, how)) if number == self.workers => {
                     self.worker = None;
                     if let Some(code) = self.follow(how)? {
@@ -165,9 +169,7 @@ impl Supervisor {
                     }
                 }
                 Ok(Event::Signal(signal)) => {
-                    self.is_stopping = true;
-                    note(&format!("signal {signal}: unmounting"));
-                    self.stop_worker();
+                    self.stop(&format!("signal {signal}: unmounting"));
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -197,7 +199,7 @@ impl Supervisor {
         if how.is_in_order() || self.has_been_unmounted() {
             return Ok(Some(how.code()));
         }
-        let Some(connection) = &self.connection else {
+        let Some((_, connection)) = &self.connection else {
             // The worker has printed why.
             return Ok(Some(how.code()));
         };
@@ -235,44 +237,52 @@ impl Supervisor {
             note(&format!("mount {}: going on", self.folder.display()));
         }
         (self.ready_at, self.pause) = (Some(Instant::now()), PAUSE_MIN);
-        match self.served {
-            Some(_) => self.answer_ready(),
-            None => self.note_served(),
-        }
-    }
-
-    /// Lets `umount` find this process. On a thread of its own, as it asks the worker, which may end during that time.
-    fn note_served(&self) {
-        let (folder, sender) = (self.folder.clone(), self.sender.clone());
-        let noting = std::thread::Builder::new().name("noting".to_owned());
-        let started = noting.spawn(move || {
-            let _ = sender.send(Event::Noted(Served::note(&folder)));
-        });
-        if started.is_err() {
-            self.answer_ready();
-        }
-    }
-
-    fn served_is_noted(&mut self, served: Option<Served>) {
-        self.served = served;
-        self.answer_ready();
-    }
-
-    fn answer_ready(&self) {
+        self.note_served();
         if let Some(worker) = &self.worker {
             worker.answer_ready();
         }
     }
 
-    fn stop_worker(&self) {
-        if let Some(worker) = &self.worker {
-            worker.stop();
+    /// Lets `umount` find this process.
+    fn note_served(&mut self) {
+        let mount = self.connection.as_ref().and_then(|(agreed, _)| agreed.mount);
+        if self.served.is_none() {
+            self.served = mount.and_then(Served::note);
+        }
+    }
+
+    /// Unmounts the folder once no program uses it.
+    fn stop(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_stopping, true) {
+            ServiceManager::find().stopping("unmounting");
+            note(why);
+            self.unmount_if_stopping();
+        }
+    }
+
+    /// On a thread: the kernel may write out its cache first, and waits for the worker.
+    fn unmount_if_stopping(&self) {
+        if !self.is_stopping || self.connection.is_none() {
+            return;
+        }
+        let folder = self.folder.clone();
+        let unmounting = std::thread::Builder::new().name("unmount".to_owned());
+        let started = unmounting.spawn(move || {
+            while let Err(error) = nearhead_fuse::unmount(&folder) {
+                if error.kind() != std::io::ErrorKind::ResourceBusy {
+                    break;
+                }
+                std::thread::sleep(BUSY_FOR);
+            }
+        });
+        if let Err(error) = started {
+            warn(&format!("mount {}: not unmounted: {error}", self.folder.display()));
         }
     }
 
     /// Whether the kernel has ended the connection.
     fn has_been_unmounted(&self) -> bool {
-        let Some(connection) = &self.connection else { return false };
+        let Some((_, connection)) = &self.connection else { return false };
         let mut found = [PollFd::new(&connection.device, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut found, Some(&now)).is_ok()

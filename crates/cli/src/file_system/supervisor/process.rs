@@ -5,10 +5,10 @@ use super::channel::{Channel, Message};
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
@@ -65,8 +65,8 @@ impl Ended {
     }
 }
 
-/// A worker that runs: its process, and its channel.
-pub(super) struct Worker(OwnedFd, Channel);
+/// A worker that runs.
+pub(super) struct Worker(Channel);
 
 impl Worker {
     /// Starts a worker with these orders. Its messages and its end become events with `number`.
@@ -82,22 +82,14 @@ impl Worker {
         let mut child = command.stdin(Stdio::from(other)).spawn()?;
         // Its copy of the other end: without it the end of the worker is noticed.
         drop(command);
-        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        let started = pidfd.map_err(io::Error::from).and_then(|pidfd| {
-            listen(channel.try_clone()?, number, events)?;
-            Ok(pidfd)
-        });
-        match started {
-            Ok(pidfd) => {
-                wait_for(child, number, events)?;
-                Ok(Self(pidfd, channel))
-            }
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
+        let listening = channel.try_clone().and_then(|channel| listen(channel, number, events));
+        if let Err(error) = listening {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
         }
+        wait_for(child, number, events)?;
+        Ok(Self(channel))
     }
 
     /// The worker `process`, which another supervisor started.
@@ -111,23 +103,18 @@ impl Worker {
         let found = found.ok_or_else(|| io::Error::other("expected the number of a process"))?;
         let pidfd = pidfd_open(found, PidfdFlags::empty())?;
         listen(channel.try_clone()?, number, events)?;
-        let (ends, events) = (pidfd.try_clone()?, events.clone());
+        let (ends, events) = (pidfd, events.clone());
         thread("worker", move || {
             let mut ended = [PollFd::new(&ends, PollFlags::IN)];
             while poll(&mut ended, None) == Err(Errno::INTR) {}
             let _ = events.send(Event::Ended(number, Ended::Adopted));
         })?;
-        Ok(Self(pidfd, channel))
+        Ok(Self(channel))
     }
 
     /// Answers [`Message::Ready`].
     pub(super) fn answer_ready(&self) {
-        let _ = self.1.send(&Message::Noted, &[]);
-    }
-
-    /// Asks it to unmount and end.
-    pub(super) fn stop(&self) {
-        let _ = pidfd_send_signal(&self.0, Signal::TERM);
+        let _ = self.0.send(&Message::Noted, &[]);
     }
 }
 
@@ -159,9 +146,8 @@ fn listen(channel: Channel, number: u64, events: &Sender<Event>) -> io::Result<(
         // An error is the end: the process itself is watched by another thread.
         while let Ok(Some((message, descriptors))) = channel.receive() {
             let event = match (message, descriptors.into_iter().next()) {
-                (Message::Mounted(agreed), Some(device)) => {
-                    Event::Mounted(agreed.connection(device))
-                }
+                (Message::Mounted(agreed), Some(device)) => Event::Mounted(agreed, device),
+                (Message::Stop, _) => Event::Stop,
                 (Message::Ready, _) => Event::Ready(number),
                 (Message::GiveUp, _) => Event::GiveUp(number),
                 _ => continue,

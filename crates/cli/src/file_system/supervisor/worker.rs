@@ -1,6 +1,7 @@
 //! A worker's side of its mount: orders, messages to the supervisor, and the start of another supervisor.
 //!
-//! A worker whose supervisor ends goes on serving. It must never wait for a supervisor while it has the file system.
+//! A worker whose supervisor ends goes on serving. It must never wait for a supervisor while it has the file system, nor use the folder
+//! that it serves.
 
 use super::channel::{Agreed, Channel, Message};
 use super::process::{Role, command_as, thread};
@@ -18,6 +19,8 @@ pub(crate) struct Orders {
     pub(crate) log: OwnedFd,
     /// Connection of a mount that an ended worker served.
     pub(crate) connection: Option<Connection>,
+    /// Device number of that mount.
+    pub(crate) mount: Option<u64>,
     /// Way to the supervisor.
     pub(crate) supervisor: ToSupervisor,
 }
@@ -41,31 +44,35 @@ impl Orders {
         let to_keep = log.try_clone().map_err(failed)?;
         let kept = connection.as_ref().map(Connection::try_clone).transpose().map_err(failed)?;
         let supervisor = ToSupervisor {
-            channel: Arc::new(channel),
+            channel: Arc::new(Mutex::new(Arc::new(channel))),
             log: Arc::new(to_keep),
-            connection: Arc::new(Mutex::new(kept)),
+            connection: Arc::new(Mutex::new(go_on.zip(kept))),
         };
-        Ok(Self { log, connection, supervisor })
+        Ok(Self { log, connection, mount: go_on.and_then(|agreed| agreed.mount), supervisor })
     }
 }
 
 /// A worker's way to its supervisor, with what another supervisor would get.
 #[derive(Clone)]
 pub(crate) struct ToSupervisor {
-    channel: Arc<Channel>,
+    channel: Arc<Mutex<Arc<Channel>>>,
     log: Arc<OwnedFd>,
-    connection: Arc<Mutex<Option<Connection>>>,
+    connection: Arc<Mutex<Option<(Agreed, Connection)>>>,
 }
 
 impl ToSupervisor {
-    /// Reports that the folder is mounted.
-    pub(crate) fn mounted(&self, connection: &Connection) {
-        let device = [connection.device.as_fd()];
-        let sent = self.channel.send(&Message::Mounted(Agreed::of(connection)), &device);
+    fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.channel.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reports that the folder is mounted, with this device number.
+    pub(crate) fn mounted(&self, connection: &Connection, mount: Option<u64>) {
+        let (device, agreed) = ([connection.device.as_fd()], Agreed::of(connection, mount));
+        let sent = self.channel().send(&Message::Mounted(agreed), &device);
         match sent.and_then(|()| connection.try_clone()) {
             Ok(copy) => {
                 let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-                *kept = Some(copy);
+                *kept = Some((agreed, copy));
             }
             Err(error) => {
                 warn(&format!("no other process can go on if this one ends: {error}"));
@@ -75,27 +82,35 @@ impl ToSupervisor {
 
     /// Reports that the folder can be used. Returns once `umount` finds the supervisor.
     pub(crate) fn ready(&self) {
+        let channel = self.channel();
         // A supervisor that has ended is followed by another.
-        if self.channel.send(&Message::Ready, &[]).is_ok() {
-            let _ = self.channel.receive();
+        if channel.send(&Message::Ready, &[]).is_ok() {
+            let _ = channel.receive();
         }
+    }
+
+    /// Asks for the end of the mount.
+    pub(crate) fn stop(&self) {
+        let _ = self.channel().send(&Message::Stop, &[]);
     }
 
     /// Reports that no worker can go on.
     pub(crate) fn give_up(&self) {
-        let _ = self.channel.send(&Message::GiveUp, &[]);
+        let _ = self.channel().send(&Message::GiveUp, &[]);
     }
 
     /// Watches the supervisor, and starts another whenever it has ended. Returns when none can be started.
-    pub(crate) fn guard(self) {
-        let Self { mut channel, log, connection } = self;
-        let kept = connection.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(connection) = kept else { return };
+    pub(crate) fn guard(&self) {
+        let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((agreed, connection)) = kept else { return };
         loop {
+            let channel = self.channel();
             // A supervisor sends nothing that matters to a worker that serves.
             while let Ok(Some(_)) = channel.receive() {}
-            match next_supervisor(&log, &connection) {
-                Ok(next) => channel = Arc::new(next),
+            match next_supervisor(&self.log, agreed, &connection) {
+                Ok(next) => {
+                    *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+                }
                 Err(error) => {
                     return warn(&format!(
                         "the supervisor of this mount has ended, and no other can be started: {error}"
@@ -106,9 +121,9 @@ impl ToSupervisor {
     }
 }
 
-fn next_supervisor(log: &OwnedFd, connection: &Connection) -> io::Result<Channel> {
+fn next_supervisor(log: &OwnedFd, agreed: Agreed, connection: &Connection) -> io::Result<Channel> {
     let (channel, other) = Channel::pair()?;
-    let (worker, agreed) = (std::process::id(), Agreed::of(connection));
+    let worker = std::process::id();
     let with = [log.as_fd(), connection.device.as_fd()];
     channel.send(&Message::Supervise { worker, agreed }, &with)?;
     let mut command = command_as(Role::Supervisor);
