@@ -7,7 +7,7 @@ use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
 use super::options::Wanted;
 use super::report::report;
-use super::supervisor::{self, Orders, Role, ToSupervisor};
+use super::supervisor::{self, Orders, Role, ToSupervisor, VolumeMark};
 use super::{background, folder, remount};
 use crate::backing::Backing;
 use crate::bounded_log::BoundedLog;
@@ -29,7 +29,7 @@ use nearhead_journal::{Mode, small_run_bytes};
 use nearhead_output::{alarm, say, say_json_line, warn};
 use nearhead_service::Service;
 use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
-use nearhead_volume::Volume;
+use nearhead_volume::{Volume, generations};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -195,12 +195,14 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
     let over_http = OverHttp::listen(args.metrics.as_deref(), args.http.as_deref())?;
-    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } = opened(args, wanted)?;
+    let Opened { offline, disk_notes, logged_bytes_max, ack, tuner } =
+        opened(args, wanted, &orders)?;
     let Offline { volume, start, .. } = offline;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let options = fs_options(wanted, &volume, logged_bytes_max);
+    let mark = mark_of(&volume);
     let read_only = options.ext4.read_only;
-    let Orders { log, connection, mount: known, supervisor } = orders;
+    let Orders { log, connection, mount: known, supervisor, .. } = orders;
     let is_first = connection.is_none();
     let (log_problem, mut mounted) = surviving(log, Timed::new(volume, ack), start, options)
         .map_err(|why| {
@@ -238,7 +240,7 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
             let number = of_thread.get().copied().flatten();
             let control = listening.map(|it| it.answer(number, Arc::new(desk)));
             let _ = noted.send(control);
-            to.ready();
+            to.ready(mark);
             if is_first {
                 report_ready(&own, mode, read_only, path.as_deref());
             }
@@ -250,7 +252,7 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
         // Of the kernel's table: this process must not ask the folder.
         let found = nearhead_uring::mount_at(&place).map(|mount| mount.device);
         let _ = number.set(found);
-        supervisor.mounted(connection, found);
+        supervisor.mounted(connection, found, mark);
     };
     let mount = match connection {
         Some(connection) => Mount::Resumed(connection),
@@ -304,6 +306,28 @@ struct Opened {
     ack: Ack,
     /// What may be set while it is mounted.
     tuner: Tuner,
+}
+
+fn mark_of(volume: &Volume<Box<dyn Disk + Send>>) -> VolumeMark {
+    let (volume_id, generation) = (volume.superblock().volume_id, volume.generation());
+    VolumeMark { volume_id, generation, openings: 1 }
+}
+
+/// Refuses a volume that is not the one of the mount, before anything is written to it.
+fn refuse_another(
+    expected: &VolumeMark,
+    target: &mut Target,
+    supervisor: &ToSupervisor,
+) -> Result<(), String> {
+    let found = generations::generation(&mut target.io());
+    let (volume_id, generation) = found.map_err(|error| error.to_string())?;
+    let found = VolumeMark { volume_id, generation, openings: 0 };
+    expected.refuse_another(&found).map_err(|(is_for_good, why)| {
+        if is_for_good {
+            supervisor.give_up();
+        }
+        format!("mount {}: {why}", target.name)
+    })
 }
 
 /// Makes a panic of any thread end the process at once, with its message. Requests without an answer go to the next worker: an orderly end
@@ -368,9 +392,12 @@ struct NotSurvived {
     is_for_good: bool,
 }
 
-fn opened(args: &MountArgs, wanted: &Wanted) -> Result<Opened, String> {
+fn opened(args: &MountArgs, wanted: &Wanted, orders: &Orders) -> Result<Opened, String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
+    if let Some(expected) = &orders.volume {
+        refuse_another(expected, &mut target, &orders.supervisor)?;
+    }
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }

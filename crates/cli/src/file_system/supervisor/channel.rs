@@ -19,6 +19,17 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 /// Descriptors of one message, at most: the log and the connection.
 const DESCRIPTORS_MAX: usize = 2;
 
+/// The volume of a mount: a worker that finds another one, or a changed one, must not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeMark {
+    /// Names the volume.
+    pub(crate) volume_id: [u8; 16],
+    /// Newest generation of its devices when the last worker that served opened it; 0 if they have none.
+    pub(crate) generation: u64,
+    /// Openings by workers since, each of which may have raised the generation once.
+    pub(crate) openings: u64,
+}
+
 /// What both sides of the kernel agreed on, without the descriptor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Agreed {
@@ -27,12 +38,13 @@ pub(super) struct Agreed {
     has_resend: bool,
     /// Device number of the mount; none if the kernel's table did not show it.
     pub(super) mount: Option<u64>,
+    pub(super) volume: VolumeMark,
 }
 
 impl Agreed {
-    pub(super) fn of(connection: &Connection, mount: Option<u64>) -> Self {
+    pub(super) fn of(connection: &Connection, mount: Option<u64>, volume: VolumeMark) -> Self {
         let Connection { minor, flags, has_resend, .. } = *connection;
-        Self { minor, flags, has_resend, mount }
+        Self { minor, flags, has_resend, mount, volume }
     }
 
     pub(super) fn connection(self, device: OwnedFd) -> Connection {
@@ -51,7 +63,7 @@ pub(super) enum Message {
     /// Of a worker, with the connection: the folder is mounted.
     Mounted(Agreed),
     /// Of a worker: the folder can be used. The answer follows once `umount` can wait for this supervisor.
-    Ready,
+    Ready(VolumeMark),
     Noted,
     /// Of a worker that was asked to end: unmount the folder.
     Stop,

@@ -5,6 +5,7 @@
 //! - the mount stays as long as this process or its worker lives: programs wait while there is no worker;
 //! - no process uses the folder that it serves: a killed worker would wait for an answer of the next one. So the supervisor unmounts it;
 //! - one worker at a time: the next one is started once the last has ended;
+//! - each worker opens the same volume, unchanged since the worker before, or waits for it ([`VolumeMark`]);
 //! - a worker that ends in order, or before the folder is mounted, is the last one, and its exit code is that of the command;
 //! - workers that crash again and again are not followed for ever: then the connection ends, and programs get an error. `SIGKILL` comes from
 //!   outside, and is no crash;
@@ -19,6 +20,7 @@ mod worker;
 use super::MountArgs;
 use super::mounts::Served;
 use crate::service_manager::ServiceManager;
+pub(super) use channel::VolumeMark;
 use channel::{Agreed, Channel, Message};
 use nearhead_fuse::{Connection, MemoryLog};
 use nearhead_output::{alarm, note, warn};
@@ -49,7 +51,7 @@ const BUSY_FOR: Duration = Duration::from_millis(100);
 /// Events that the supervisor handles; those of a worker have its number.
 enum Event {
     Mounted(Agreed, OwnedFd),
-    Ready(u64),
+    Ready(u64, VolumeMark),
     /// The worker was asked to end.
     Stop,
     GiveUp(u64),
@@ -127,6 +129,9 @@ impl Supervisor {
 
     fn start_worker(&mut self) -> Result<(), String> {
         self.workers += 1;
+        if let Some((agreed, _)) = &mut self.connection {
+            agreed.volume.openings += 1;
+        }
         let go_on = self.connection.as_ref().map(|(agreed, _)| *agreed);
         let device = self.connection.as_ref().map(|(_, connection)| connection.device.as_fd());
         let with: Vec<_> = [self.log.as_fd()].into_iter().chain(device).collect();
@@ -159,7 +164,9 @@ impl Supervisor {
                     self.connection = Some((agreed, agreed.connection(device)));
                     self.unmount_if_stopping();
                 }
-                Ok(Event::Ready(number)) if number == self.workers => self.worker_is_ready(),
+                Ok(Event::Ready(number, volume)) if number == self.workers => {
+                    self.worker_is_ready(volume);
+                }
                 Ok(Event::GiveUp(number)) if number == self.workers => self.is_hopeless = true,
                 Ok(Event::Stop) => self.stop("unmounting"),
                 Ok(Event::Ended(number, how)) if number == self.workers => {
@@ -232,7 +239,10 @@ impl Supervisor {
         Ok(None)
     }
 
-    fn worker_is_ready(&mut self) {
+    fn worker_is_ready(&mut self, volume: VolumeMark) {
+        if let Some((agreed, _)) = &mut self.connection {
+            agreed.volume = volume;
+        }
         if self.workers > 1 {
             note(&format!("mount {}: going on", self.folder.display()));
         }

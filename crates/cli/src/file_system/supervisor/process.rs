@@ -148,7 +148,7 @@ fn listen(channel: Channel, number: u64, events: &Sender<Event>) -> io::Result<(
             let event = match (message, descriptors.into_iter().next()) {
                 (Message::Mounted(agreed), Some(device)) => Event::Mounted(agreed, device),
                 (Message::Stop, _) => Event::Stop,
-                (Message::Ready, _) => Event::Ready(number),
+                (Message::Ready(volume), _) => Event::Ready(number, volume),
                 (Message::GiveUp, _) => Event::GiveUp(number),
                 _ => continue,
             };

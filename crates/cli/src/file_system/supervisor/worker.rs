@@ -3,10 +3,10 @@
 //! A worker whose supervisor ends goes on serving. It must never wait for a supervisor while it has the file system, nor use the folder
 //! that it serves.
 
-use super::channel::{Agreed, Channel, Message};
+use super::channel::{Agreed, Channel, Message, VolumeMark};
 use super::process::{Role, command_as, thread};
 use nearhead_fuse::Connection;
-use nearhead_output::warn;
+use nearhead_output::{hex, warn};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -19,8 +19,9 @@ pub(crate) struct Orders {
     pub(crate) log: OwnedFd,
     /// Connection of a mount that an ended worker served.
     pub(crate) connection: Option<Connection>,
-    /// Device number of that mount.
+    /// Device number of that mount, and its volume.
     pub(crate) mount: Option<u64>,
+    pub(crate) volume: Option<VolumeMark>,
     /// Way to the supervisor.
     pub(crate) supervisor: ToSupervisor,
 }
@@ -48,7 +49,42 @@ impl Orders {
             log: Arc::new(to_keep),
             connection: Arc::new(Mutex::new(go_on.zip(kept))),
         };
-        Ok(Self { log, connection, mount: go_on.and_then(|agreed| agreed.mount), supervisor })
+        let mount = go_on.and_then(|agreed| agreed.mount);
+        let volume = go_on.map(|agreed| agreed.volume);
+        Ok(Self { log, connection, mount, volume, supervisor })
+    }
+}
+
+impl VolumeMark {
+    /// Refuses a volume on which the survival log must not be replayed. The flag of an error says whether no worker can ever go on.
+    pub(crate) fn refuse_another(&self, found: &Self) -> Result<(), (bool, String)> {
+        if found.volume_id != self.volume_id {
+            let (expected, found) = (hex(&self.volume_id), hex(&found.volume_id));
+            return Err((
+                false,
+                format!(
+                    "expected volume {expected}, found volume {found}; nothing was written to it: bring the other one back"
+                ),
+            ));
+        }
+        let (kept, now) = (self.generation, found.generation);
+        if kept == 0 || now == 0 {
+            return Ok(());
+        }
+        let expected = format!(
+            "expected generation {kept} to {} of the volume, found {now}",
+            kept + self.openings
+        );
+        if now < kept {
+            return Err((
+                false,
+                format!("{expected}: this is an older copy; bring the newer one back"),
+            ));
+        }
+        if now > kept + self.openings {
+            return Err((true, format!("{expected}: something else changed it since")));
+        }
+        Ok(())
     }
 }
 
@@ -66,8 +102,8 @@ impl ToSupervisor {
     }
 
     /// Reports that the folder is mounted, with this device number.
-    pub(crate) fn mounted(&self, connection: &Connection, mount: Option<u64>) {
-        let (device, agreed) = ([connection.device.as_fd()], Agreed::of(connection, mount));
+    pub(crate) fn mounted(&self, connection: &Connection, mount: Option<u64>, volume: VolumeMark) {
+        let (device, agreed) = ([connection.device.as_fd()], Agreed::of(connection, mount, volume));
         let sent = self.channel().send(&Message::Mounted(agreed), &device);
         match sent.and_then(|()| connection.try_clone()) {
             Ok(copy) => {
@@ -81,10 +117,10 @@ impl ToSupervisor {
     }
 
     /// Reports that the folder can be used. Returns once `umount` finds the supervisor.
-    pub(crate) fn ready(&self) {
+    pub(crate) fn ready(&self, volume: VolumeMark) {
         let channel = self.channel();
         // A supervisor that has ended is followed by another.
-        if channel.send(&Message::Ready, &[]).is_ok() {
+        if channel.send(&Message::Ready(volume), &[]).is_ok() {
             let _ = channel.receive();
         }
     }
@@ -134,4 +170,25 @@ fn next_supervisor(log: &OwnedFd, agreed: Agreed, connection: &Connection) -> io
     // Its end is noticed by the end of its socket; here it is only waited for.
     thread("supervisor-end", move || drop(child.wait()))?;
     Ok(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(id: u8, generation: u64) -> VolumeMark {
+        VolumeMark { volume_id: [id; 16], generation, openings: 2 }
+    }
+
+    #[test]
+    fn another_older_or_changed_volume_is_refused() {
+        let refused =
+            |found| mark(1, 5).refuse_another(&found).map_err(|(is_for_good, _)| is_for_good);
+        assert_eq!(refused(mark(2, 5)), Err(false));
+        assert_eq!(refused(mark(1, 4)), Err(false));
+        assert_eq!(refused(mark(1, 8)), Err(true));
+        for generation in [0, 5, 6, 7] {
+            assert_eq!(refused(mark(1, generation)), Ok(()));
+        }
+    }
 }
