@@ -21,6 +21,7 @@
 
 mod bulk;
 mod durability;
+mod guard;
 mod hooks_data;
 mod hooks_open;
 mod hooks_other;
@@ -28,4 +29,5 @@ mod hooks_process;
 mod raw;
 mod routed;
 mod settings;
+mod synced;
 mod table;
