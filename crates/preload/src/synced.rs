@@ -13,9 +13,9 @@ use libc::{c_int, c_long};
 use nearhead_wal::writer::{
     IoPriority, block_signals, scheduler_of, set_thread_priority, thread_priority,
 };
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Descriptors from here on are left as they are.
@@ -163,43 +163,51 @@ struct Worker {
     answers: Receiver<Answer>,
 }
 
-#[derive(Default)]
-struct Workers {
-    idle: Vec<Worker>,
-    started: usize,
-}
+/// Idle workers. Without a lock: a signal handler may sync while its thread takes one.
+static IDLE: [AtomicPtr<Worker>; THREADS_MAX] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; THREADS_MAX];
+static STARTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The workers of this process; a child of `fork` has none of its parent's threads and begins again.
-static WORKERS: AtomicPtr<Mutex<Workers>> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Begins with no worker.
+/// Begins with no worker: a child of `fork` has none of its parent's threads.
 pub(crate) fn begin() {
-    // Never freed: a thread of the parent may have held the old one's lock.
-    WORKERS.store(Box::into_raw(Box::default()), Ordering::Release);
+    for place in &IDLE {
+        // Never freed: its thread is the parent's.
+        place.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    STARTED.store(0, Ordering::Release);
 }
 
-fn workers() -> Option<&'static Mutex<Workers>> {
-    // SAFETY: null, or a value that is never freed.
-    unsafe { WORKERS.load(Ordering::Acquire).as_ref() }
+fn take_worker() -> Option<Box<Worker>> {
+    for place in &IDLE {
+        let worker = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !worker.is_null() {
+            // SAFETY: made by `Box::into_raw` in `give_worker`, and taken by one thread only.
+            return Some(unsafe { Box::from_raw(worker) });
+        }
+    }
+    if STARTED.fetch_add(1, Ordering::AcqRel) < THREADS_MAX {
+        return Worker::start().map(Box::new);
+    }
+    STARTED.fetch_sub(1, Ordering::AcqRel);
+    None
+}
+
+fn give_worker(worker: Box<Worker>) {
+    let worker = Box::into_raw(worker);
+    let null = std::ptr::null_mut();
+    let is_kept = IDLE.iter().any(|place| {
+        place.compare_exchange(null, worker, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    debug_assert!(is_kept, "there is a place for each worker");
 }
 
 fn by_thread(number: c_long, arguments: [usize; 6]) -> Outcome {
-    let Some(workers) = workers() else { return call(number, arguments) };
-    let locked = || workers.lock().unwrap_or_else(PoisonError::into_inner);
-    let worker = {
-        let mut workers = locked();
-        workers.idle.pop().or_else(|| {
-            let worker = (workers.started < THREADS_MAX).then(Worker::start).flatten()?;
-            workers.started += 1;
-            Some(worker)
-        })
-    };
-    let Some(worker) = worker else { return call(number, arguments) };
+    let Some(worker) = take_worker() else { return call(number, arguments) };
     let answer =
         worker.jobs.send((number, arguments)).ok().and_then(|()| worker.answers.recv().ok());
     // A thread that is gone made nothing of it.
     let Some((outcome, errno)) = answer else { return call(number, arguments) };
-    locked().idle.push(worker);
+    give_worker(worker);
     if outcome < 0 {
         raw::fail(errno);
     }

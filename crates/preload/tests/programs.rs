@@ -366,3 +366,87 @@ fn a_program_on_the_jvm_is_routed_too() {
     kill_and_look(java(&file, "100000", Ahead), &file, 70, Ahead);
     std::fs::remove_dir_all(&place).unwrap();
 }
+
+/// Killed when it makes a system call that changes something, by strace, which is started once for each.
+/// The guardian leaves exactly a beginning of what the program writes, with all that it acknowledged.
+#[test]
+fn a_kill_at_any_system_call_leaves_what_was_written() {
+    if !has("strace") {
+        return;
+    }
+    const CALLS: &str = "inject=write,pwrite64,pwritev2,fsync,fdatasync,ftruncate,fsetxattr,fremovexattr,sendmsg,sendto,close:signal=KILL:when=";
+    let place = directory("calls");
+    let Some(program) = program(&place) else { return };
+    let lines: String = (1..=4).map(line_of).collect();
+    let file = place.join("calls.wal");
+    let mut kills = 0;
+    for number in 1.. {
+        let mode = if number % 2 == 0 { "thread" } else { "caller" };
+        let _ = std::fs::remove_file(&file);
+        let mut strace = routed("strace", mode, Ahead);
+        let library = std::env::current_exe().unwrap().with_file_name("libnearhead_preload.so");
+        strace.env_remove("LD_PRELOAD").args(["-f", "-qq", "-o", "/dev/null"]);
+        strace.arg(format!("-ELD_PRELOAD={}", library.display()));
+        strace.args(["-e", &format!("{CALLS}{number}")]).arg(&program).arg("append").arg(&file);
+        let output = strace.args(["4", "-"]).output().unwrap();
+        await_settled(&file);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = said.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).max();
+        let found = std::fs::read(&file).unwrap_or_default();
+        assert!(found.len() >= last.unwrap_or(0), "call {number}: {said} {} bytes", found.len());
+        assert!(lines.as_bytes().starts_with(&found), "call {number}: {} bytes", found.len());
+        if output.status.success() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 10, "{kills}");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// Keys of a database of `RocksDB`; panics if it does not open.
+fn keys_of(database: &Path) -> usize {
+    let arguments = [&format!("--db={}", database.display()), "scan", "--hex"];
+    let output = Command::new("ldb").args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said.lines().filter(|line| line.contains(" : ")).count()
+}
+
+/// A copy made while it runs is what a power cut leaves: zeros behind the content of the log.
+#[test]
+fn rocksdb_skips_zeros_behind_its_log() {
+    if !has("db_bench") || !has("ldb") {
+        return;
+    }
+    let place = directory("rocksdb");
+    let (database, copy) = (place.join("db"), place.join("copy"));
+    let mut bench = routed("db_bench", "caller", Ahead);
+    bench.env("NEARHEAD_RUN_WAL", "??????.log").arg(format!("--db={}", database.display()));
+    bench.args(["--benchmarks=fillseq", "--sync=1", "--num=1000000"]);
+    let mut child = bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let keys = loop {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "{ended:?}");
+        let _ = std::fs::remove_dir_all(&copy);
+        let copied = Command::new("cp").arg("-r").args([&database, &copy]).output().unwrap();
+        let logs =
+            std::fs::read_dir(&copy).into_iter().flatten().flatten().map(|entry| entry.path());
+        let log = logs.into_iter().find(|path| path.extension().is_some_and(|it| it == "log"));
+        let bytes = log.map(|path| std::fs::read(path).unwrap()).unwrap_or_default();
+        let has_zeros = bytes.ends_with(&[0; 65536]);
+        if copied.status.success() && has_zeros && bytes.iter().any(|byte| *byte != 0) {
+            let keys = keys_of(&copy);
+            if keys > 20 {
+                break keys;
+            }
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for entry in std::fs::read_dir(&database).unwrap() {
+        await_settled(&entry.unwrap().path());
+    }
+    assert!(keys_of(&database) >= keys);
+    std::fs::remove_dir_all(&place).unwrap();
+}

@@ -49,7 +49,7 @@ fn pattern_of_name(name: &str, directory: Option<&str>) -> Option<String> {
     (directory == Some("pg_wal") && is_segment).then(|| "?".repeat(name.len()))
 }
 
-/// Whether the program skips zeros behind the content of a log with this name: RocksDB and LevelDB.
+/// Whether the program skips zeros behind the content of a log with this name: `RocksDB` and `LevelDB`.
 pub(super) fn skips_zeros(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_suffix(".log").is_some_and(|stem| stem.bytes().all(|byte| byte.is_ascii_digit()))

@@ -57,12 +57,13 @@ impl Client {
         let ending = Ending { durable: len, end: len, size: len, dirty_end: len };
         let tail = Tail::create(ending)?;
         let mark = Mark { stream, end_min: len };
-        mark.set(&file)?;
         let watched = Watched { client: Arc::clone(self), file, mark, ending, tail };
-        let told =
-            rustix::fs::fsync(&watched.file).map_err(io::Error::from).and_then(|()| watched.tell());
-        if let Err(error) = told {
-            // Without the guardian there are no zeros, and so no mark.
+        // The guardian first: a mark that it does not know would stay after the program's death.
+        watched.tell()?;
+        let marked = mark.set(&watched.file);
+        let marked = marked.and_then(|()| Ok(rustix::fs::fsync(&watched.file)?));
+        if let Err(error) = marked {
+            // There are no zeros, and so no mark.
             let _ = Mark::remove(&watched.file);
             return Err(error);
         }
