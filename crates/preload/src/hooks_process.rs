@@ -7,6 +7,7 @@
 
 use crate::guard;
 use crate::raw::{self, call};
+use crate::routed::PROGRAM_ENDS;
 use crate::settings::{self, settings};
 use crate::synced;
 use crate::table::{self, File, inside};
@@ -50,7 +51,7 @@ extern "C" fn at_exit() {
 
 /// Leaves every file as the program wrote it: it ends without closing them.
 fn finish() {
-    inside(|| leave(table::files(), "the program ends"));
+    inside(|| leave(table::files(), PROGRAM_ENDS));
 }
 
 fn leave(files: Vec<File>, why: &str) {

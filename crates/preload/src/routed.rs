@@ -25,6 +25,9 @@ use std::time::Instant;
 /// A gap larger than this is given back to the kernel, which makes a hole of it.
 const GAP_BYTES_MAX: u64 = 64 << 20;
 
+/// Why every file is left when the program ends or becomes another one.
+pub(crate) const PROGRAM_ENDS: &str = "the program ends";
+
 /// Bytes that go to the guardian and the stream at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -252,6 +255,8 @@ impl Routed {
     fn give_back(&self, state: &mut State, why: &str) {
         let State::Open(open) = std::mem::replace(state, State::Through) else { return };
         match open.end() {
+            // An end in order is nothing to report.
+            Ok(()) if why == PROGRAM_ENDS => {}
             Ok(()) => self.tell(&format!("is left to the kernel from here on: {why}")),
             Err(error) => {
                 *state = State::Lost(errno_of(&error));

@@ -287,12 +287,11 @@ pub struct Postgres {
     programs: PathBuf,
 }
 
-impl Postgres {
-    fn as_user(&self, command: &Path) -> Vec<String> {
-        let words = ["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"];
-        let command = command.display().to_string();
-        words.iter().map(|word| (*word).to_owned()).chain([command]).collect()
-    }
+/// Words for `setpriv` that run a command as the user `postgres`.
+fn as_postgres(command: &Path) -> Vec<String> {
+    let words = ["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"];
+    let command = command.display().to_string();
+    words.iter().map(|word| (*word).to_owned()).chain([command]).collect()
 }
 
 impl Database for Postgres {
@@ -303,7 +302,7 @@ impl Database for Postgres {
         let place = settings.place("postgres")?;
         tools::ok("chown", &["postgres".as_ref(), place.0.as_os_str()])?;
         let data = place.0.join("data").display().to_string();
-        let mut words = self.as_user(&self.programs.join("initdb"));
+        let mut words = as_postgres(&self.programs.join("initdb"));
         words.extend(["-D", &data, "-A", "trust", "-N"].map(str::to_owned));
         tools::ok("setpriv", &words)?;
         self.place = Some(place);
@@ -321,7 +320,7 @@ impl Database for Postgres {
         loop {
             let mut command = settings.command(way, &pattern, "setpriv");
             command
-                .args(self.as_user(&self.programs.join("postgres")))
+                .args(as_postgres(&self.programs.join("postgres")))
                 .arg("-D")
                 .arg(folder.join("data"));
             command.args(["-c", "listen_addresses=", "-c", "fsync=on", "-c"]);
