@@ -434,6 +434,7 @@ impl Open {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` takes it")]
 fn unwatched(error: std::io::Error) -> WalError {
     let detail =
         format!("the end of its content cannot be kept: {error}; check the disk and memory");

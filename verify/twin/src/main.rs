@@ -3,6 +3,8 @@
 //! Exit code 0: nothing differs. 1: a difference, with the command that repeats it and a shorter script.
 //! 2: this machine cannot run it. Only prints and decides the exit code; the library does the rest.
 
+mod run_command;
+
 use clap::{Parser, Subcommand, ValueEnum};
 use nearhead_twin::act::{Act, Who, word_of};
 use nearhead_twin::files::{act::FilesAct, actor, generate, run as files};
@@ -10,9 +12,8 @@ use nearhead_twin::kinds::{self, KINDS, Kind, OF_FILES};
 use nearhead_twin::medium::MediumKind;
 use nearhead_twin::programs::{self, Plan, Program};
 use nearhead_twin::run::{IMAGE_BYTES, Settings, run, run_generated};
-use nearhead_twin::under_run::databases::{Database, Mariadb, Postgres, Redis, Sqlite};
-use nearhead_twin::under_run::{self, acts, kills};
-use nearhead_twin::{Difference, Failed, script, shrink};
+use nearhead_twin::{Difference, script, shrink};
+use run_command::RunArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,84 +41,6 @@ enum Of {
     Run(RunArgs),
     /// Every medium, some presets and every program, each with every kind of kill
     All(AllArgs),
-}
-
-#[derive(clap::Args)]
-struct RunArgs {
-    /// Only this program [default: all]
-    #[arg(long, value_enum, value_name = "PROGRAM")]
-    program: Option<RunWord>,
-    /// Kills of each database
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    kills: u32,
-    /// Seed of the lives
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// The program under test [default: `nearhead` in the folder of this program]
-    #[arg(long, value_name = "FILE")]
-    nearhead: Option<PathBuf>,
-    /// Folder for files
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-enum RunWord {
-    Acts,
-    Sqlite,
-    Redis,
-    Mariadb,
-    Postgres,
-}
-
-impl RunArgs {
-    /// Runs each program; 0 if nothing differs, 1 if something does, 2 if this machine cannot.
-    fn run(&self) -> ExitCode {
-        let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let settings = match under_run::Settings::of(nearhead(self.nearhead.as_ref()), folder) {
-            Ok(settings) => settings,
-            Err(why) => {
-                eprintln!("nearhead-twin: {why}");
-                return ExitCode::from(2);
-            }
-        };
-        let mut code = ExitCode::SUCCESS;
-        for (word, name, database) in self.databases() {
-            let done = match database {
-                None => acts::run(&settings).map(|count| format!("{count} acts")),
-                Some(mut database) => kills::run(&settings, &mut *database, self.kills, self.seed)
-                    .map(|count| format!("{} kills, {count} changes", self.kills)),
-            };
-            match done {
-                Ok(what) => println!("nothing differs: run, {name}: {what}"),
-                Err(Failed::Differs(law, detail)) => {
-                    println!("{name}, seed {}: {law}: {detail}", self.seed);
-                    code = ExitCode::FAILURE;
-                }
-                Err(Failed::Cannot(why)) if self.program == Some(word) => {
-                    eprintln!("nearhead-twin: {name}: {why}");
-                    return ExitCode::from(2);
-                }
-                Err(Failed::Cannot(why)) => println!("skipped: {name}: {why}"),
-            }
-        }
-        code
-    }
-
-    fn databases(&self) -> Vec<(RunWord, &'static str, Option<Box<dyn Database>>)> {
-        let sqlite = |mode| -> Option<Box<dyn Database>> { Some(Box::new(Sqlite::new(mode))) };
-        let all: Vec<(RunWord, &'static str, Option<Box<dyn Database>>)> = vec![
-            (RunWord::Acts, "acts", None),
-            (RunWord::Sqlite, "SQLite, journal deleted", sqlite("delete")),
-            (RunWord::Sqlite, "SQLite, journal truncated", sqlite("truncate")),
-            (RunWord::Sqlite, "SQLite, journal kept", sqlite("persist")),
-            (RunWord::Sqlite, "SQLite, write-ahead log", sqlite("wal")),
-            (RunWord::Redis, "Redis", Some(Box::<Redis>::default())),
-            (RunWord::Mariadb, "MariaDB", Some(Box::<Mariadb>::default())),
-            (RunWord::Postgres, "PostgreSQL", Some(Box::<Postgres>::default())),
-        ];
-        all.into_iter().filter(|(word, ..)| self.program.is_none_or(|only| only == *word)).collect()
-    }
 }
 
 #[derive(clap::Args)]
@@ -252,13 +175,7 @@ fn main() -> ExitCode {
             }
         },
         Of::All(args) => {
-            let under_run = RunArgs {
-                program: None,
-                kills: args.runs,
-                seed: args.seed,
-                nearhead: None,
-                folder: None,
-            };
+            let under_run = RunArgs::all(args.runs, args.seed);
             let mut ended = vec![under_run.run()];
             ended.extend(args.block_runs().into_iter().map(|run| run.run()));
             let is_well = |code: &ExitCode| *code == ExitCode::SUCCESS;

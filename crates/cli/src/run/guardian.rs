@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 /// Starts a guardian for this process, which is about to become the program. Returns its name.
-pub fn start() -> Result<String, String> {
+pub(super) fn start() -> Result<String, String> {
     let failed = |what: &str, error: std::io::Error| {
         format!("run: --ahead: cannot {what} a guardian: {error}; run without --ahead")
     };
@@ -37,7 +37,7 @@ fn of_stage(stage: &str, program: u32) -> std::io::Result<Command> {
 }
 
 /// Is the guardian, or starts it: `stage` says which. Standard input is the socket at which it is reached.
-pub fn run(stage: &str, program: u32) -> Result<(), String> {
+pub(super) fn run(stage: &str, program: u32) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("run: guardian: {error}");
     if stage == "first" {
         // Not waited for: when this process ends it has another parent.
