@@ -101,11 +101,11 @@ impl Watched {
         let named = rustix::fs::open(path, flags, Mode::empty())?;
         let files = [named.as_fd(), self.tail.file()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        if !beside.push(SendAncillaryMessage::ScmRights(&files)) {
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(&files)) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        sendmsg(&self.client.socket, &[IoSlice::new(&message)], &mut beside, SendFlags::NOSIGNAL)?;
+        sendmsg(&self.client.socket, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 

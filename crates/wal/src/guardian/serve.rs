@@ -255,14 +255,14 @@ impl Process {
         loop {
             let mut bytes = [0; 17];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut beside = RecvAncillaryBuffer::new(&mut space);
+            let mut control = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             let parts = &mut [IoSliceMut::new(&mut bytes)];
-            let Ok(received) = recvmsg(self.socket.as_fd(), parts, &mut beside, flags) else {
+            let Ok(received) = recvmsg(self.socket.as_fd(), parts, &mut control, flags) else {
                 return;
             };
             let mut files = Vec::new();
-            for message in beside.drain() {
+            for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(rights) = message {
                     files.extend(rights);
                 }
