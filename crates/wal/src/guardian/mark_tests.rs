@@ -1,3 +1,5 @@
+//! Tests of the mark and of the cut, on real files of the build's own file system.
+
 use super::*;
 use crate::guardian::tail::Ending;
 use std::fs::{File, OpenOptions};
