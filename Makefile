@@ -93,7 +93,7 @@ soak: fuzz images twin ## lives of volumes under faults and crashes for SOAK_MIN
 
 .PHONY: twin
 twin: ## the same acts and programs on the kernel's block device and on ours, TWIN_RUNS (50) seeds or kills each; as root
-	$(CARGO) build --quiet --package nearhead-cli --package nearhead-twin
+	$(CARGO) build --quiet --package nearhead-cli --package nearhead-twin --package nearhead-preload
 	@if [ $$(id -u) = 0 ]; then \
 	    $(built)/debug/nearhead-twin all --seed $$(date +%s) --runs $(TWIN_RUNS); \
 	else \

@@ -1,7 +1,8 @@
 """Durable streams and logs of records: a write-ahead log with the latency of a disk of its own.
 
 What `sync`, `append(durable=True)`, `truncate` and `close` have returned for survives a power cut. Any
-number of threads may use one object; a child of fork must not use its parent's.
+number of threads may use one object. A child of fork must open its own: what its parent opened refuses
+every call there, and does nothing when the child exits.
 """
 
 import ctypes

@@ -2,8 +2,9 @@
 
 use crate::raw::{self, Outcome, call};
 use crate::routed::Done;
+use crate::synced;
 use crate::table::{self, File, inside};
-use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, c_long, c_void, iovec, off_t, size_t, ssize_t};
 
 /// The parts of a transfer, as the program described them, each made a slice by `slice_of`.
 ///
@@ -90,6 +91,12 @@ fn wrote(fd: c_int, outcome: Outcome, position: Option<off_t>) -> Outcome {
     outcome
 }
 
+/// Has the kernel write: with priority where that is a sync, in paces where the file is bulk.
+fn write_by(fd: c_int, number: c_long, arguments: [usize; 6], position: Option<off_t>) -> Outcome {
+    let outcome = synced::write(fd, number, arguments);
+    wrote(fd, outcome.unwrap_or_else(|| call(number, arguments)), position)
+}
+
 /// Reads from a log, one part after the other; `None` leaves it to the kernel.
 fn read_log(fd: c_int, parts: Option<Vec<&mut [u8]>>, position: Option<off_t>) -> Option<Outcome> {
     let mut position = position.map(u64::try_from).transpose().ok()?;
@@ -126,7 +133,7 @@ unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssiz
             return outcome;
         }
     }
-    wrote(fd, call(libc::SYS_write, [fd as usize, bytes as usize, len, 0, 0, 0]), None)
+    write_by(fd, libc::SYS_write, [fd as usize, bytes as usize, len, 0, 0, 0], None)
 }
 
 macro_rules! pwrite_functions {
@@ -146,7 +153,7 @@ macro_rules! pwrite_functions {
                 }
             }
             let arguments = [fd as usize, bytes as usize, len, offset as usize, 0, 0];
-            wrote(fd, call(libc::SYS_pwrite64, arguments), Some(offset))
+            write_by(fd, libc::SYS_pwrite64, arguments, Some(offset))
         }
     )*};
 }
@@ -162,7 +169,7 @@ unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssi
         }
     }
     let arguments = [fd as usize, parts as usize, count as usize, 0, 0, 0];
-    wrote(fd, call(libc::SYS_writev, arguments), None)
+    write_by(fd, libc::SYS_writev, arguments, None)
 }
 
 macro_rules! pwritev_functions {
@@ -183,7 +190,7 @@ macro_rules! pwritev_functions {
             }
             let arguments =
                 [fd as usize, parts as usize, count as usize, offset as usize, 0, 0];
-            wrote(fd, call(libc::SYS_pwritev, arguments), Some(offset))
+            write_by(fd, libc::SYS_pwritev, arguments, Some(offset))
         }
     )*};
 }
@@ -203,7 +210,7 @@ macro_rules! pwritev2_functions {
             crate::hooks_other::leave(fd, "a write with flags of its own");
             let arguments =
                 [fd as usize, parts as usize, count as usize, offset as usize, 0, flags as usize];
-            call(libc::SYS_pwritev2, arguments)
+            write_by(fd, libc::SYS_pwritev2, arguments, Some(offset).filter(|offset| *offset >= 0))
         }
     )*};
 }

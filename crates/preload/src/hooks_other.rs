@@ -2,8 +2,10 @@
 
 use crate::raw::{self, call};
 use crate::routed::{Done, Routed};
+use crate::synced;
 use crate::table::{self, File, inside};
-use libc::{c_char, c_int, c_uint, c_void, off_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, ssize_t};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// The log of a descriptor.
@@ -35,25 +37,86 @@ pub(crate) fn leave(fd: c_int, why: &str) {
     with_log(fd, left);
 }
 
+/// Syncs a stream, or has the kernel sync, with priority where the file is a log.
+fn sync_by(fd: c_int, number: c_long, arguments: [usize; 6]) -> c_int {
+    with_log(fd, Routed::sync).unwrap_or_else(|| {
+        let outcome = synced::sync(fd, number, arguments);
+        outcome.unwrap_or_else(|| call(number, arguments)) as c_int
+    })
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(fd: c_int) -> c_int {
-    with_log(fd, Routed::sync)
-        .unwrap_or_else(|| call(libc::SYS_fsync, [fd as usize, 0, 0, 0, 0, 0]) as c_int)
+    sync_by(fd, libc::SYS_fsync, [fd as usize, 0, 0, 0, 0, 0])
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
-    with_log(fd, Routed::sync)
-        .unwrap_or_else(|| call(libc::SYS_fdatasync, [fd as usize, 0, 0, 0, 0, 0]) as c_int)
+    sync_by(fd, libc::SYS_fdatasync, [fd as usize, 0, 0, 0, 0, 0])
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int {
-    with_log(fd, Routed::sync).unwrap_or_else(|| {
-        let arguments = [fd as usize, offset as usize, len as usize, flags as usize, 0, 0];
-        call(libc::SYS_sync_file_range, arguments) as c_int
-    })
+    let arguments = [fd as usize, offset as usize, len as usize, flags as usize, 0, 0];
+    sync_by(fd, libc::SYS_sync_file_range, arguments)
 }
+
+/// Syncs every stream. Returns the first error.
+fn sync_all() -> c_int {
+    if !table::is_any_flagged() {
+        return 0;
+    }
+    let outcome = inside(|| {
+        let logs = table::files().into_iter().filter_map(|file| match file {
+            File::Wal(routed) => Some(routed.sync()),
+            File::Bulk(_) => None,
+        });
+        logs.fold(0, |first, done| match done {
+            Done::Fails(errno) if first == 0 => errno,
+            _ => first,
+        })
+    });
+    outcome.unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sync() {
+    // It has no outcome; what failed is one line on standard error.
+    sync_all();
+    call(libc::SYS_sync, [0; 6]);
+}
+
+/// More than asked for: streams on other file systems, too.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syncfs(fd: c_int) -> c_int {
+    let errno = sync_all();
+    let outcome = call(libc::SYS_syncfs, [fd as usize, 0, 0, 0, 0, 0]) as c_int;
+    if errno == 0 { outcome } else { raw::fail(errno) as c_int }
+}
+
+macro_rules! truncate_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, len: off_t) -> c_int {
+            if table::is_any_flagged() {
+                let mut status = MaybeUninit::<libc::stat>::zeroed();
+                let arguments =
+                    [libc::AT_FDCWD as usize, path as usize, status.as_mut_ptr() as usize, 0, 0, 0];
+                if call(libc::SYS_newfstatat, arguments) == 0 {
+                    // SAFETY: zeros are a valid `stat`, and the kernel filled it in.
+                    let status = unsafe { status.assume_init() };
+                    let log = inside(|| table::file_with((status.st_dev, status.st_ino)));
+                    if let Some(Some(File::Wal(routed))) = log {
+                        // By its path, so with the kernel's own checks of permission.
+                        inside(|| routed.leave("it is cut by its path"));
+                    }
+                }
+            }
+            call(libc::SYS_truncate, [path as usize, len as usize, 0, 0, 0, 0]) as c_int
+        }
+    )*};
+}
+truncate_functions!(truncate truncate64);
 
 macro_rules! ftruncate_functions {
     ($($name:ident)*) => {$(
@@ -239,13 +302,11 @@ unsafe extern "C" fn statx(
     outcome
 }
 
-/// The stream holds the file for this program already.
+/// The stream has a lock of this kind, which would be in the way.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn flock(fd: c_int, operation: c_int) -> c_int {
-    let held = |routed: &Routed| routed.size().map_or(Done::Pass, |_| Done::Returns(0));
-    with_log(fd, held).unwrap_or_else(|| {
-        call(libc::SYS_flock, [fd as usize, operation as usize, 0, 0, 0, 0]) as c_int
-    })
+    leave(fd, "a lock of the program's own");
+    call(libc::SYS_flock, [fd as usize, operation as usize, 0, 0, 0, 0]) as c_int
 }
 
 macro_rules! mmap_functions {

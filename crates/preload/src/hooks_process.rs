@@ -1,12 +1,15 @@
 //! How programs begin, end, and start others: what becomes of the streams then.
 //!
-//! A stream believes that nobody else writes to its file. A program that is started gets every
-//! descriptor that is not closed by `exec`, and may write by it: so files that have such a one are the
-//! kernel's before it starts. Those opened with `O_CLOEXEC` stay. A program that ends or becomes another
-//! one leaves every file as it wrote it.
+//! A stream believes that no other process writes to its file. A child of `fork` has every descriptor,
+//! and a program that is started gets each that is not closed by `exec`: so those files are the
+//! kernel's before it starts. A program that ends or becomes another one leaves every file as it wrote
+//! it.
 
+use crate::guard;
 use crate::raw::{self, call};
+use crate::routed::PROGRAM_ENDS;
 use crate::settings::{self, settings};
+use crate::synced;
 use crate::table::{self, File, inside};
 use libc::{c_char, c_int, c_void, pid_t};
 
@@ -20,6 +23,8 @@ extern "C" fn begin() {
         return;
     }
     table::begin();
+    synced::begin();
+    inside(guard::begin);
     // SAFETY: both functions are there as long as this library, which is never unloaded.
     unsafe {
         libc::atexit(at_exit);
@@ -27,12 +32,17 @@ extern "C" fn begin() {
     }
 }
 
+/// A child of `fork` has every descriptor, and may read or write by it before it becomes another program.
 unsafe extern "C" fn before_fork() {
-    share();
+    if table::is_any_flagged() {
+        inside(|| leave(table::files(), "a child process has its descriptor"));
+    }
 }
 
 unsafe extern "C" fn in_child() {
     table::begin();
+    synced::begin();
+    inside(guard::begin);
 }
 
 extern "C" fn at_exit() {
@@ -41,14 +51,16 @@ extern "C" fn at_exit() {
 
 /// Leaves every file as the program wrote it: it ends without closing them.
 fn finish() {
-    inside(|| {
-        for file in table::files() {
-            if let File::Wal(routed) = file {
-                // What fails is told in a line.
-                routed.leave("the program ends");
-            }
+    inside(|| leave(table::files(), PROGRAM_ENDS));
+}
+
+fn leave(files: Vec<File>, why: &str) {
+    for file in files {
+        if let File::Wal(routed) = file {
+            // An error is one line on standard error.
+            routed.leave(why);
         }
-    });
+    }
 }
 
 /// What another program is about to get is the kernel's from here on.
@@ -56,13 +68,7 @@ fn share() {
     if !table::is_any_flagged() {
         return;
     }
-    inside(|| {
-        for file in table::inherited() {
-            if let File::Wal(routed) = file {
-                routed.leave("a child process gets its descriptor; opened with O_CLOEXEC it would stay a stream");
-            }
-        }
-    });
+    inside(|| leave(table::inherited(), "a child process gets its descriptor"));
 }
 
 macro_rules! exit_functions {

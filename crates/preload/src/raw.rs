@@ -6,6 +6,7 @@
 use libc::{c_int, c_long, off_t};
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// What a call gave, as a function of libc returns it.
 pub(crate) type Outcome = isize;
@@ -71,6 +72,14 @@ pub(crate) fn open_again(fd: c_int) -> c_int {
     let high = call(libc::SYS_fcntl, [low as usize, command, 512, 0, 0, 0]);
     close(low as c_int);
     high as c_int
+}
+
+/// The same open file by another descriptor, out of the way of the program's.
+pub(crate) fn duplicate(fd: c_int) -> Option<OwnedFd> {
+    let command = libc::F_DUPFD_CLOEXEC as usize;
+    let high = call(libc::SYS_fcntl, [fd as usize, command, 512, 0, 0, 0]);
+    // SAFETY: new, and no other owner knows it.
+    (high >= 0).then(|| unsafe { OwnedFd::from_raw_fd(high as c_int) })
 }
 
 /// The function of this name that would be called if this library were not there.

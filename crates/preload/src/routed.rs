@@ -1,4 +1,7 @@
-//! A log file of the program: untouched, then written through a stream, then perhaps the kernel's again.
+//! A log file with zeros ahead: untouched, then written through a stream, then perhaps the kernel's again.
+//!
+//! Only for programs that skip zeros (`--ahead`); the default is `synced.rs`. The guardian keeps where
+//! the content ends, and every byte that is not synced yet, for the case that the program dies.
 //!
 //! The kernel keeps every descriptor's position: nothing of it is kept here, so duplicates,
 //! seeks and reads that nobody stands in for cannot disagree with it. The stream is opened by the
@@ -7,11 +10,13 @@
 //! the file back to the kernel, whole, and so does whatever else a stream cannot do.
 
 use crate::bulk::record_sync;
+use crate::guard;
 use crate::raw;
 use crate::settings::settings;
 use libc::c_int;
+use nearhead_wal::guardian::Watched;
 use nearhead_wal::storage::Directory;
-use nearhead_wal::writer::{JobThread, PlainWriter};
+use nearhead_wal::writer::{IoPriority, JobThread, PlainWriter};
 use nearhead_wal::{At, Result, Stream, StreamOptions, WalError, WalErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +24,12 @@ use std::time::Instant;
 
 /// A gap larger than this is given back to the kernel, which makes a hole of it.
 const GAP_BYTES_MAX: u64 = 64 << 20;
+
+/// Why every file is left when the program ends or becomes another one.
+pub(crate) const PROGRAM_ENDS: &str = "the program ends";
+
+/// Bytes that go to the guardian and the stream at a time.
+const PIECE_BYTES: usize = 256 << 10;
 
 enum State {
     /// Nothing was written yet.
@@ -38,6 +49,12 @@ struct Open {
     size: u64,
     /// A descriptor of our own: it names the inode, whatever happens to the file's name.
     own: Own,
+    /// What the guardian knows of it.
+    watched: Watched,
+    /// The newest byte of the content.
+    last_byte: u8,
+    /// Largest length of the file that was seen: a smaller one is another process's doing.
+    seen_bytes: u64,
 }
 
 struct Own(c_int);
@@ -93,12 +110,18 @@ impl Routed {
             State::Open(open) => open,
             other => return other.pass(),
         };
+        if open.is_cut_by_another() {
+            self.give_back(&mut state, "another process cut it");
+            return state.pass();
+        }
         let at = if is_appending { open.size } else { position.unwrap_or(here) };
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let is_padding = at > open.stream.position()
             && parts.iter().all(|part| part.iter().all(|byte| *byte == 0));
         if is_padding && len > 0 {
-            open.size = open.size.max(at + len);
+            if let Err(error) = open.pad(at + len) {
+                return self.failed(&error);
+            }
         } else if at < open.stream.position() || at - open.stream.position() > GAP_BYTES_MAX {
             self.give_back(&mut state, "a write that is not at its end");
             return state.pass();
@@ -124,9 +147,9 @@ impl Routed {
             self.tell("is left to the kernel: a write that is not at its end");
             return;
         }
-        match open_stream(fd) {
-            Ok((stream, own)) => {
-                *state = State::Open(Box::new(Open { stream, size, own }));
+        match Open::start(fd, size) {
+            Ok(open) => {
+                *state = State::Open(Box::new(open));
                 if settings().is_some_and(|settings| settings.verbose) {
                     self.tell("is written through a stream");
                 }
@@ -140,12 +163,18 @@ impl Routed {
 
     /// Makes everything written durable.
     pub(crate) fn sync(&self) -> Done {
-        match &mut *self.state() {
-            State::Open(open) => match open.sync() {
-                Ok(()) => Done::Returns(0),
-                Err(error) => self.failed(&error),
-            },
-            other => other.pass(),
+        let mut state = self.state();
+        let open = match &mut *state {
+            State::Open(open) => open,
+            other => return other.pass(),
+        };
+        if open.is_cut_by_another() {
+            self.give_back(&mut state, "another process cut it");
+            return state.pass();
+        }
+        match open.sync() {
+            Ok(()) => Done::Returns(0),
+            Err(error) => self.failed(&error),
         }
     }
 
@@ -177,21 +206,20 @@ impl Routed {
             State::Open(open) => open,
             other => return other.pass(),
         };
-        if len < open.stream.position()
-            && let Err(error) = open.stream.truncate(len)
-        {
-            return self.failed(&error);
+        match open.truncate(len) {
+            Ok(()) => Done::Returns(0),
+            Err(error) => self.failed(&error),
         }
-        open.size = len;
-        Done::Returns(0)
     }
 
     /// Space was asked for up to `end`: the stream writes its own ahead, so the length is all.
     pub(crate) fn extend(&self, end: u64) -> Done {
         let mut state = self.state();
         let State::Open(open) = &mut *state else { return Done::Pass };
-        open.size = open.size.max(end);
-        Done::Returns(0)
+        match open.pad(end) {
+            Ok(()) => Done::Returns(0),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Its length, if it is not the file's.
@@ -227,6 +255,8 @@ impl Routed {
     fn give_back(&self, state: &mut State, why: &str) {
         let State::Open(open) = std::mem::replace(state, State::Through) else { return };
         match open.end() {
+            // An end in order is nothing to report.
+            Ok(()) if why == PROGRAM_ENDS => {}
             Ok(()) => self.tell(&format!("is left to the kernel from here on: {why}")),
             Err(error) => {
                 *state = State::Lost(errno_of(&error));
@@ -244,10 +274,7 @@ impl Routed {
     }
 
     fn tell(&self, what: &str) {
-        let line = format!("nearhead run: {} {what}\n", self.path);
-        let (at, len) = (line.as_ptr() as usize, line.len());
-        // Nobody to tell: nothing to be done about it.
-        raw::call(libc::SYS_write, [2, at, len, 0, 0, 0]);
+        tell(&self.path, what);
     }
 }
 
@@ -256,6 +283,16 @@ impl State {
     fn pass(&self) -> Done {
         if let Self::Lost(errno) = self { Done::Fails(*errno) } else { Done::Pass }
     }
+}
+
+/// One line on standard error about a file.
+pub(crate) fn tell(path: &dyn std::fmt::Display, what: &str) {
+    let line = format!("nearhead run: {path} {what}\n");
+    let (at, len) = (line.as_ptr() as usize, line.len());
+    let errno = raw::errno();
+    // Without a standard error the line is lost, and nothing else.
+    raw::call(libc::SYS_write, [2, at, len, 0, 0, 0]);
+    raw::fail(errno);
 }
 
 fn errno_of(error: &WalError) -> c_int {
@@ -269,6 +306,31 @@ fn errno_of(error: &WalError) -> c_int {
 }
 
 impl Open {
+    /// Opens the stream of a descriptor's file, which has `size` bytes.
+    fn start(fd: c_int, size: u64) -> Result<Self> {
+        let own = Own(raw::open_again(fd));
+        if own.0 < 0 {
+            let detail = "it cannot be opened for reading and writing";
+            return Err(WalError::new(WalErrorKind::Io, detail));
+        }
+        let failed = |error: std::io::Error| {
+            let detail = format!("zeros cannot be written ahead of it: {error}");
+            WalError::new(WalErrorKind::Io, detail)
+        };
+        let client =
+            guard::client().ok_or_else(|| failed(std::io::ErrorKind::NotConnected.into()))?;
+        // By its descriptor: a log that is renamed stays the same file.
+        let storage = Directory::open(Path::new("/proc/self/fd"), true, Arc::new(PlainWriter))?;
+        let by_thread = settings().is_some_and(|settings| settings.by_thread);
+        let thread = by_thread.then(|| JobThread::start(IoPriority::REAL_TIME)).transpose()?;
+        let options = StreamOptions::default();
+        let name = own.0.to_string();
+        let stream = Stream::open(Arc::new(storage), &name, At::End, &options, thread)?;
+        let named = raw::duplicate(own.0).ok_or_else(|| failed(std::io::Error::last_os_error()))?;
+        let watched = client.watch(named, size).map_err(failed)?;
+        Ok(Self { stream, size, own, watched, last_byte: 1, seen_bytes: size })
+    }
+
     fn append(&mut self, at: u64, parts: &[&[u8]]) -> Result<()> {
         // What lies in a gap is zeros, or what went past us: the file has it.
         let mut block = [0; 4096];
@@ -280,45 +342,101 @@ impl Open {
                 let detail = "what lies before a write cannot be read; check the disk";
                 return Err(WalError::new(WalErrorKind::Io, detail));
             }
-            self.stream.write(&block[..len])?;
+            self.add(&block[..len])?;
         }
         for part in parts {
-            self.stream.write(part)?;
+            for piece in part.chunks(PIECE_BYTES) {
+                self.add(piece)?;
+            }
         }
         self.size = self.size.max(self.stream.position());
-        Ok(())
+        self.note()
+    }
+
+    /// Adds bytes at the tail, which the guardian has before the stream does.
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        self.watched.add(bytes).map_err(unwatched)?;
+        let outcome = self.stream.write(bytes);
+        if let Some(last) = bytes.last() {
+            self.last_byte = *last;
+        }
+        if outcome.is_err() {
+            // A part may have been taken in; which byte is the newest is unknown.
+            self.last_byte = 0;
+        }
+        self.note()?;
+        outcome
+    }
+
+    /// Has the guardian know where the content ends.
+    fn note(&mut self) -> Result<()> {
+        let (durable, end) = (self.stream.durable_position(), self.stream.position());
+        self.watched.set(durable, end, self.size).map_err(unwatched)
+    }
+
+    /// The program sees at least `size` bytes, of zeros behind the content.
+    fn pad(&mut self, size: u64) -> Result<()> {
+        self.size = self.size.max(size);
+        self.note()
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<()> {
+        if len < self.stream.position() {
+            self.watched.cut(len, len).map_err(unwatched)?;
+            self.watched.reach(len).map_err(unwatched)?;
+            self.stream.truncate(len)?;
+        }
+        self.size = len;
+        self.note()
     }
 
     fn sync(&mut self) -> Result<()> {
         let start = Instant::now();
+        let end = self.stream.position();
+        if self.last_byte == 0 && self.stream.durable_position() < end {
+            self.watched.reach(end).map_err(unwatched)?;
+        }
         self.stream.sync()?;
+        self.note()?;
         record_sync(start.elapsed().as_nanos() as u64);
         Ok(())
     }
 
+    /// Whether the file is shorter than it was: nothing here cuts it while it is open.
+    fn is_cut_by_another(&mut self) -> bool {
+        let Some(status) = raw::status(self.own.0) else { return false };
+        let is_cut = (status.st_size as u64) < self.seen_bytes;
+        self.seen_bytes = self.seen_bytes.max(status.st_size as u64);
+        is_cut
+    }
+
     /// Leaves the file as the program believes it to be, durably.
-    fn end(self) -> Result<()> {
-        let Self { stream, size, own } = self;
+    fn end(mut self) -> Result<()> {
+        if self.is_cut_by_another() {
+            return self.end_cut();
+        }
+        let Self { stream, size, own, watched, .. } = self;
         let len = stream.close()?;
+        watched.end().map_err(unwatched)?;
         if size > len && raw::truncate(own.0, size) != 0 {
             let detail = format!("cannot extend it to the {size} bytes it had; check the disk");
             return Err(WalError::new(WalErrorKind::Io, detail));
         }
         Ok(())
     }
+
+    /// Leaves a file that another process cut: what was written before is gone, synced or not.
+    fn end_cut(self) -> Result<()> {
+        let Self { stream, watched, .. } = self;
+        // Not closed: that would give the file its old length again.
+        drop(stream);
+        watched.end().map_err(unwatched)
+    }
 }
 
-fn open_stream(fd: c_int) -> Result<(Stream, Own)> {
-    let own = Own(raw::open_again(fd));
-    if own.0 < 0 {
-        return Err(WalError::new(WalErrorKind::Io, "it cannot be opened for reading and writing"));
-    }
-    // By its descriptor: a log that is renamed stays the same file.
-    let storage = Directory::open(Path::new("/proc/self/fd"), true, Arc::new(PlainWriter))?;
-    let by_thread = settings().is_some_and(|settings| settings.by_thread);
-    let priority = nearhead_wal::writer::REAL_TIME;
-    let thread = by_thread.then(|| JobThread::start(priority)).transpose()?;
-    let options = StreamOptions::default();
-    let stream = Stream::open(Arc::new(storage), &own.0.to_string(), At::End, &options, thread)?;
-    Ok((stream, own))
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` takes it")]
+fn unwatched(error: std::io::Error) -> WalError {
+    let detail =
+        format!("the end of its content cannot be kept: {error}; check the disk and memory");
+    WalError::new(WalErrorKind::Io, detail)
 }

@@ -140,6 +140,18 @@ pub(crate) fn inherited() -> Vec<File> {
     files.map(|(_, file)| file.clone()).collect()
 }
 
+/// Descriptors of ours from `first` to `last`.
+pub(crate) fn flagged_between(first: u32, last: u32) -> Vec<c_int> {
+    let Some(table) = table() else { return Vec::new() };
+    let range =
+        c_int::try_from(first).unwrap_or(c_int::MAX)..=c_int::try_from(last).unwrap_or(c_int::MAX);
+    if range.is_empty() {
+        Vec::new()
+    } else {
+        table.files.range(range).map(|(fd, _)| *fd).collect()
+    }
+}
+
 /// Every file, once.
 pub(crate) fn files() -> Vec<File> {
     let mut files: BTreeMap<(u64, u64), File> = BTreeMap::new();

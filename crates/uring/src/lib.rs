@@ -22,6 +22,7 @@ mod durable_file;
 mod error;
 mod exclusive;
 mod file_extents;
+mod forks;
 mod gate;
 mod head_judgement;
 mod helper;
@@ -29,6 +30,7 @@ mod identity;
 mod image;
 mod ioctl;
 mod job;
+mod lease;
 mod loops;
 mod mailbox;
 mod medium;
@@ -47,6 +49,7 @@ mod segments;
 mod shared_memory;
 mod shared_sync;
 mod short_slices;
+mod signals;
 mod sync;
 mod sysfs;
 mod target;
@@ -59,9 +62,11 @@ pub use driver_commands::{COMMAND_BYTES, CommandOutcome, DriverCommands, DriverW
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
 pub use file_extents::{FileExtents, file_extents};
+pub use forks::Opener;
 pub use image::{
     create_image, is_empty_image, preallocate_image, remove_empty_image, space_missing,
 };
+pub use lease::{Lease, take_lease};
 pub use mounts::Mount;
 pub use options::{Engine, OpenOptions};
 pub use priority::{
@@ -70,6 +75,7 @@ pub use priority::{
 pub use priority_ring::PriorityRing;
 pub use shared_memory::SharedWords;
 pub use short_slices::ask_for_short_slices;
+pub use signals::block_signals;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};

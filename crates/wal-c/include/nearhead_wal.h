@@ -8,7 +8,8 @@
  * and for *read. After NEARHEAD_IO or NEARHEAD_STOPPED nothing is retried: close, open again, and go on from what is there.
  *
  * Threads: any number may use one log, or one stream (they wait for each other). Nobody may use a handle that is being
- * closed. fork: a child must not use the parent's handles. Nothing here raises signals or ends the program.
+ * closed. fork: in a child every call on a handle of the parent's fails with NEARHEAD_STOPPED and changes nothing, also
+ * closing it; a child opens its own. Nothing here raises signals or ends the program.
  */
 #ifndef NEARHEAD_WAL_H
 #define NEARHEAD_WAL_H

@@ -120,6 +120,7 @@ pub unsafe extern "C" fn nearhead_log_bounds(
 ) -> c_int {
     run(error, || {
         let log = &held(log, "log")?.log;
+        log.check_opener()?;
         offer(first, log.first_lsn().0);
         offer(next, log.next_lsn().0);
         offer(durable_next, log.durable_next().0);

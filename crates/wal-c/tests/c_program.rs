@@ -165,3 +165,43 @@ fn misuse_is_an_error_and_never_a_crash() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(&place).unwrap();
 }
+
+/// A child that inherited a stream or a log does nothing to it, however it ends, and does not abort.
+#[test]
+fn a_forked_child_leaves_its_parents_log_alone() {
+    let place = directory("inherit");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/inherit.c");
+    let program = place.join("inherit");
+    if compiled(&source, &program).is_none() {
+        return;
+    }
+    for (mode, act) in ["0", "1", "2", "3"].iter().flat_map(|mode| {
+        ["exit", "_exit", "close", "use", "exec"].iter().map(move |act| (*mode, *act))
+    }) {
+        for kind in ["stream", "log"] {
+            let path = place.join(format!("{kind}-{mode}-{act}"));
+            let mut command = Command::new(&program);
+            command.args([kind, path.to_str().unwrap(), mode, act]);
+            command.env("NEARHEAD_WAL_HELPER", helper());
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{kind} {mode} {act}: {said}");
+            let expected = "parent\n".repeat(22);
+            if kind == "stream" {
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), expected, "{mode} {act}");
+            } else {
+                let mut found = String::new();
+                read_log(&path, |_, record| found.push_str(std::str::from_utf8(record).unwrap()))
+                    .unwrap();
+                assert_eq!(found, expected, "{mode} {act}");
+            }
+        }
+    }
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// The program that writes in the mode `process`.
+fn helper() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().and_then(Path::parent).unwrap().join("nearhead-wal-helper")
+}

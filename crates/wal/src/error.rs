@@ -54,6 +54,13 @@ impl WalError {
         Self { kind, detail: detail.into() }
     }
 
+    /// The failure of a child of `fork` that uses what its parent opened.
+    #[cold]
+    pub(crate) fn inherited() -> Self {
+        let detail = "it was opened by the parent process, which goes on writing it; a child of fork must open its own";
+        Self::new(WalErrorKind::Stopped, detail)
+    }
+
     /// The failure that everything after `cause` meets.
     #[cold]
     pub(crate) fn stopped_by(cause: &Self) -> Self {

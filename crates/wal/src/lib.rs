@@ -18,6 +18,7 @@
 //!  advise/                     what would help a running system
 //!  bulk/                       few pieces in flight, as many as the log's latency permits
 //!  codec/                      bytes on disk
+//!  guardian/                   zeros ahead of a file: cut off when the program dies
 //!  storage/                    files, behind a trait: a directory, or memory that can lose power
 //!  process/                    a helper process that writes, and its protocol
 //!  writer/                     who makes the system call, with what priority
@@ -39,6 +40,7 @@ pub mod advise;
 pub mod bulk;
 mod codec;
 mod error;
+pub mod guardian;
 pub mod log;
 pub mod metrics;
 mod open;

@@ -29,6 +29,7 @@ pub mod script;
 pub mod shrink;
 pub mod side;
 pub mod tools;
+pub mod under_run;
 pub mod watchdog;
 
 use std::fmt;

@@ -3,6 +3,8 @@
 //! Exit code 0: nothing differs. 1: a difference, with the command that repeats it and a shorter script.
 //! 2: this machine cannot run it. Only prints and decides the exit code; the library does the rest.
 
+mod run_command;
+
 use clap::{Parser, Subcommand, ValueEnum};
 use nearhead_twin::act::{Act, Who, word_of};
 use nearhead_twin::files::{
@@ -13,6 +15,7 @@ use nearhead_twin::medium::MediumKind;
 use nearhead_twin::programs::{self, Plan, Program};
 use nearhead_twin::run::{IMAGE_BYTES, Settings, run, run_generated};
 use nearhead_twin::{Difference, script, shrink};
+use run_command::RunArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,6 +39,8 @@ enum Of {
         /// Folder of the mounted file system
         root: PathBuf,
     },
+    /// Programs plain and under `nearhead run`
+    Run(RunArgs),
     /// Every medium, some presets and every program, each with every kind of kill
     All(AllArgs),
 }
@@ -184,6 +189,7 @@ fn main() -> ExitCode {
     match Words::parse().what {
         Of::Block(args) => args.run(),
         Of::Files(args) => args.run(),
+        Of::Run(args) => args.run(),
         Of::Actor { root } => match actor::serve(&root) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
@@ -192,9 +198,10 @@ fn main() -> ExitCode {
             }
         },
         Of::All(args) => {
-            let blocks = args.block_runs().into_iter().map(|run| run.run());
-            let files = args.files_runs().into_iter().map(|run| run.run());
-            let ended: Vec<ExitCode> = blocks.chain(files).collect();
+            let under_run = RunArgs::all(args.runs, args.seed);
+            let mut ended = vec![under_run.run()];
+            ended.extend(args.block_runs().into_iter().map(|run| run.run()));
+            ended.extend(args.files_runs().into_iter().map(|run| run.run()));
             let is_well = |code: &ExitCode| *code == ExitCode::SUCCESS;
             if ended.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

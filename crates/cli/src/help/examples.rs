@@ -191,10 +191,20 @@ const TABLE: &[(&str, &[Example])] = &[
     ),
     (
         "run",
-        &[of(
-            "nearhead run --wal pg_wal/* -- postgres -D data",
-            "A program as it is, its log through the library.",
-        )],
+        &[
+            of(
+                "nearhead run --wal data/*.aof -- redis-server --appendonly yes --dir data",
+                "A program as it is, the syncs of its log with a priority of their own.",
+            ),
+            of(
+                "nearhead run --ahead --wal db/??????.log --bulk db/*.sst -- db_bench --db=db",
+                "One that skips zeros behind its log: appends without the file system's journal.",
+            ),
+            of(
+                "nearhead run --repair db/000012.log",
+                "Zeros that a power cut left behind a log, cut off.",
+            ),
+        ],
     ),
     ("wal", &[of("nearhead wal advise 4711", "What would help the log of this process.")]),
     ("generate", &[of("nearhead generate --out man", "Man pages and completions.")]),

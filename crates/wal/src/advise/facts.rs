@@ -3,6 +3,7 @@
 //! From `/proc` and `/sys` (`proc(5)`). What cannot be read, of another user's process or in a container, is
 //! missing, never guessed; files and threads come and go meanwhile, and are left out then.
 
+use super::log_names::pattern_of;
 use crate::error::{Result, WalError, WalErrorKind};
 use nearhead_uring::{IoPriority, priority_of, scheduler_of, wake_up_limit_us};
 use std::fs;
@@ -162,6 +163,8 @@ fn threads_of(root: &Path) -> Vec<Thread> {
 /// `None` if they are another user's.
 fn files_of(root: &Path) -> Option<Vec<OpenFile>> {
     let mut files: Vec<OpenFile> = Vec::new();
+    // What a program says, whatever the file is called.
+    let said = ["1", "2"].map(|name| fs::read_link(root.join("fd").join(name)).ok());
     for entry in fs::read_dir(root.join("fd")).ok()?.flatten() {
         let Ok(path) = fs::read_link(entry.path()) else { continue };
         let is_regular = fs::metadata(entry.path()).is_ok_and(|status| status.is_file());
@@ -172,7 +175,7 @@ fn files_of(root: &Path) -> Option<Vec<OpenFile>> {
         }
         if files.iter().all(|file| file.path != path) {
             files.push(OpenFile {
-                is_log: looks_like_log(&path),
+                is_log: pattern_of(&path).is_some() && !said.contains(&Some(path.clone())),
                 path,
                 writes_through: flags & DSYNC != 0,
                 is_direct: flags & DIRECT != 0,
@@ -185,21 +188,6 @@ fn files_of(root: &Path) -> Option<Vec<OpenFile>> {
 fn flags_in(information: &str) -> Option<u32> {
     let line = information.lines().find_map(|line| line.strip_prefix("flags:"))?;
     u32::from_str_radix(line.trim(), 8).ok()
-}
-
-/// By the names that databases and coordination services give theirs.
-pub(super) fn looks_like_log(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-    let directory = parent.unwrap_or_default();
-    let is_hex = |text: &str| !text.is_empty() && text.chars().all(|it| it.is_ascii_hexdigit());
-    // ZooKeeper; LevelDB, RocksDB, etcd; SQLite; InnoDB; PostgreSQL; Cassandra.
-    name.strip_prefix("log.").is_some_and(is_hex)
-        || [".wal", "-wal", ".log", "-journal"].iter().any(|ending| name.ends_with(ending))
-        || name.starts_with("ib_logfile")
-        || name.starts_with("#ib_redo")
-        || name.starts_with("CommitLog-")
-        || ["pg_wal", "wal", "commitlog"].contains(&directory)
 }
 
 /// Type and options of the mount that a path lies below, from the text of `mountinfo`: the mount point is
@@ -220,22 +208,6 @@ fn file_system_in(mounts: &str, path: &Path) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn logs_are_known_by_the_names_that_programs_give_them() {
-        for path in [
-            "/zk/version-2/log.1a00000001",
-            "/etcd/member/wal/0000000000000000-0000000000000000.wal",
-            "/x/data.db-wal",
-            "/pg/pg_wal/000000010000000000000001",
-            "/db/000123.log",
-        ] {
-            assert!(looks_like_log(Path::new(path)), "{path}");
-        }
-        for path in ["/zk/version-2/snapshot.1a", "/db/000123.sst", "/zk/log.old", "/x/catalog"] {
-            assert!(!looks_like_log(Path::new(path)), "{path}");
-        }
-    }
 
     #[test]
     fn the_innermost_mount_counts() {

@@ -4,7 +4,9 @@
 //! that has it, bulk that is bounded, and appends into extents that are written already. What helps most comes first.
 
 use super::facts::{Facts, Thread};
+use super::log_names::{pattern_of, skips_zeros};
 use std::fmt;
+use std::path::Path;
 
 /// Something that can be done at once, and undone as easily.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,11 +147,7 @@ fn about_writes(facts: &Facts) -> Vec<Advice> {
     let mut advice = Vec::new();
     let slow = facts.files.iter().find(|file| file.is_log && !file.is_direct);
     if let Some(file) = slow {
-        advice.push(say(format!(
-            "{} goes through the page cache: `nearhead run --wal '{}/*' -- COMMAND` appends past it into extents written already (3.5 times as fast as write and fdatasync on a growing file)",
-            file.path.display(),
-            facts.directory.display()
-        )));
+        advice.push(say(about_log(&file.path)));
     }
     let is_known_idle = facts.process.is_some() && facts.files.iter().all(|file| file.is_log);
     if !is_known_idle {
@@ -158,6 +156,20 @@ fn about_writes(facts: &Facts) -> Vec<Advice> {
         ));
     }
     advice
+}
+
+/// What `nearhead run` does for a log, and what its exact size costs.
+fn about_log(path: &Path) -> String {
+    let pattern = pattern_of(path).unwrap_or_else(|| path.display().to_string());
+    let shown = path.display();
+    if skips_zeros(path) {
+        return format!(
+            "{shown} goes through the page cache: `nearhead run --ahead --wal '{pattern}' -- COMMAND` appends past it into extents written already, with zeros behind the content, which its program skips (3.5 times as fast as write and fdatasync on a growing file)"
+        );
+    }
+    format!(
+        "{shown} goes through the page cache: `nearhead run --wal '{pattern}' -- COMMAND` gives its syncs a priority of their own and paces bulk by them. Its size stays exact, so a sync that grows it still waits for the file system's journal; `--ahead` avoids that, for a program that skips zeros behind its log"
+    )
 }
 
 /// Last, since it costs power: whoever does not count microseconds does without.
@@ -234,7 +246,9 @@ mod tests {
         for scheduler in ["none", "bfq", "mq-deadline", "kyber"] {
             let advice = judge(&facts(scheduler, &["mq-deadline"], "xfs"));
             assert!(advice.iter().all(|advice| advice.text.lines().count() == 1));
-            assert!(advice.iter().any(|advice| advice.text.contains("nearhead run --wal '/zk/*'")));
+            assert!(
+                advice.iter().any(|advice| advice.text.contains("nearhead run --wal '/zk/log.*'"))
+            );
         }
         assert_eq!(judge(&Facts::default()).len(), 1, "nothing known: only what always helps");
     }

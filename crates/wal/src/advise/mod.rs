@@ -11,6 +11,7 @@
 
 mod facts;
 mod judge;
+mod log_names;
 
 pub use facts::{Facts, OpenFile, Thread};
 pub use judge::{Action, Advice, judge};

@@ -12,6 +12,7 @@ use crate::error::{Result, WalError, WalErrorKind};
 use crate::metrics::LogMetrics;
 use crate::storage::Storage;
 use nearhead_basics::Histogram;
+use nearhead_uring::{Opener, block_signals};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -60,6 +61,7 @@ impl Log {
             progress: Condvar::new(),
             metrics: Mutex::default(),
             window: Mutex::default(),
+            opener: Opener::this_process(),
         });
         let mut log = Self { shared, threads: Vec::new() };
         log.start("nearhead-wal", start.writer, Shared::write_loop)?;
@@ -70,6 +72,7 @@ impl Log {
     fn start(&mut self, name: &str, first: fn(), run: fn(&Shared)) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let body = move || {
+            block_signals();
             first();
             run(&shared);
         };
@@ -119,12 +122,21 @@ impl Log {
         self.shared.enqueue(record, Wish::SomeTime, true, Some(Box::new(done)))
     }
 
+    /// Refuses a child of `fork`: the log is its parent's, and a lock in it may be held for ever.
+    ///
+    /// # Errors
+    /// [`WalErrorKind::Stopped`] in such a child.
+    pub fn check_opener(&self) -> Result<()> {
+        self.shared.check_opener()
+    }
+
     fn ticket(&self, lsn: Lsn) -> Ticket {
         Ticket::new(lsn, Arc::clone(&self.shared))
     }
 
     /// Waits until every record so far is durable. Returns the number that the next one will have.
     pub fn sync(&self) -> Result<Lsn> {
+        self.check_opener()?;
         let next = self.shared.queue().next_lsn;
         if next > Lsn::FIRST {
             self.shared.wait_for(Lsn(next.0 - 1))?;
@@ -134,6 +146,7 @@ impl Log {
 
     /// Gives up all records before `lsn`, durably. Their space is used again.
     pub fn truncate_prefix(&self, lsn: Lsn) -> Result<()> {
+        self.check_opener()?;
         let durable_next = {
             let queue = self.shared.queue();
             queue.check_open()?;
@@ -145,6 +158,7 @@ impl Log {
 
     /// Reads the durable records from `from` on.
     pub fn records(&self, from: Lsn) -> Result<Records> {
+        self.check_opener()?;
         let end = self.shared.queue().durable_next;
         Records::new(Arc::clone(&self.shared.pool), self.shared.options, from, end)
     }
@@ -185,6 +199,11 @@ impl Log {
     }
 
     fn stop(&mut self) -> Result<()> {
+        if let Err(error) = self.check_opener() {
+            // Neither the threads nor the lock of the queue, which one may hold, are this process's.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return Err(error);
+        }
         if self.threads.is_empty() {
             return Ok(());
         }

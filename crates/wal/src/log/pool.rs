@@ -151,20 +151,24 @@ impl Pool {
             if state.free.is_empty() && files >= self.options.segments_max {
                 return Err(self.full());
             }
-            (state.last_sequence + 1, state.free.pop_front())
+            let sequence = state.last_sequence + 1;
+            (sequence, take_free(&mut state.free, sequence))
         };
-        match self.make(sequence, recycled) {
+        let mut file = recycled;
+        let outcome = self.make(sequence, &mut file);
+        let mut state = locked(&self.state);
+        match outcome {
             Ok(ready) => {
-                let mut state = locked(&self.state);
                 state.last_sequence = sequence;
                 state.ready.push_back(ready);
                 Ok(())
             }
             Err(error) => {
-                // Under its old name it is still a file that nobody needs; under its new one
-                // recovery takes it for that.
-                let mut state = locked(&self.state);
-                state.free.extend(recycled);
+                // The file is free under whichever name it has now. First in line, so that the next
+                // attempt completes this one.
+                if let Some(file) = file {
+                    state.free.push_front(file);
+                }
                 Err(error)
             }
         }
@@ -179,17 +183,20 @@ impl Pool {
         WalError::new(WalErrorKind::Full, detail)
     }
 
-    fn make(&self, sequence: u64, recycled: Option<u64>) -> Result<Ready> {
+    /// Makes segment `sequence` of the free file `recycled`, or of a new one. After an error
+    /// `recycled` names the free file that is left of the attempt.
+    fn make(&self, sequence: u64, recycled: &mut Option<u64>) -> Result<Ready> {
         let name = segment_name(sequence);
         let log_id = locked(&self.control).current().log_id;
         let header = SegmentHeader { log_id, sequence, geometry: self.options.geometry };
-        let from = match recycled {
+        let from = match *recycled {
             Some(old) => self.rewrite_header(old, sequence, &header)?,
             None => self.zeroed_file(&header)?,
         };
         if from != name {
             self.storage.rename(&from, &name)?;
         }
+        *recycled = Some(sequence);
         self.storage.sync_names()?;
         locked(&self.control).store(|control| control.last_sequence = sequence)?;
         let file = self.storage.open(&name, Access::Write)?;
@@ -259,7 +266,11 @@ impl Pool {
         }
         drop(control);
         for sequence in surplus {
-            self.storage.remove(&segment_name(sequence))?;
+            match self.storage.remove(&segment_name(sequence)) {
+                // An attempt that failed half way may have replaced it.
+                Err(error) if error.kind == WalErrorKind::NotFound => {}
+                outcome => outcome?,
+            }
         }
         Ok(())
     }
@@ -268,6 +279,16 @@ impl Pool {
     pub(crate) fn mark_clean(&self, end: crate::codec::control::End) -> Result<()> {
         locked(&self.control).store(|control| control.clean_end = Some(end))
     }
+}
+
+/// Takes the free file that becomes segment `sequence`.
+///
+/// A file that already has that name comes first: an attempt that was cut gave it the name, and the
+/// control block does not count it yet. Another file renamed over it would leave the name among the
+/// free ones, and the next attempt would recycle a segment in use.
+fn take_free(free: &mut VecDeque<u64>, sequence: u64) -> Option<u64> {
+    let named = free.iter().position(|file| *file == sequence);
+    free.remove(named.unwrap_or(0))
 }
 
 fn fill(file: &dyn StoredFile, header: &SegmentHeader) -> Result<()> {

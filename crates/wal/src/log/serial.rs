@@ -17,6 +17,7 @@ use crate::codec::control::{Control, End};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::{Access, Storage};
 use nearhead_format::crc::crc32c;
+use nearhead_uring::Opener;
 use std::sync::Arc;
 
 /// A log open for writing.
@@ -28,6 +29,7 @@ pub struct SerialLog {
     active: Option<Ready>,
     durable_next: Lsn,
     stopped: Option<WalError>,
+    opener: Opener,
 }
 
 /// Reads a log without changing it or keeping anybody out: `replay` gets every record, in order.
@@ -90,6 +92,7 @@ impl SerialLog {
             active,
             durable_next: recovered.next_lsn,
             stopped: None,
+            opener: Opener::this_process(),
         };
         Ok((log, recovered))
     }
@@ -158,6 +161,9 @@ impl SerialLog {
     }
 
     fn check_running(&self) -> Result<()> {
+        if !self.opener.is_this_process() {
+            return Err(WalError::inherited());
+        }
         self.stopped.as_ref().map_or(Ok(()), |cause| Err(WalError::stopped_by(cause)))
     }
 

@@ -13,6 +13,7 @@ use crate::error::{Result, WalError, WalErrorKind};
 use crate::metrics::{LogMetrics, nanos_of};
 use nearhead_basics::Histogram;
 use nearhead_format::crc::crc32c;
+use nearhead_uring::Opener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -51,6 +52,7 @@ pub(super) struct Shared {
     pub(super) progress: Condvar,
     pub(super) metrics: Mutex<LogMetrics>,
     pub(super) window: Mutex<Histogram>,
+    pub(super) opener: Opener,
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +69,11 @@ impl Shared {
         condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Refuses a child of `fork`: it has no thread that writes, and a lock may be held for ever.
+    pub(super) fn check_opener(&self) -> Result<()> {
+        if self.opener.is_this_process() { Ok(()) } else { Err(WalError::inherited()) }
+    }
+
     pub(super) fn notify_all(&self) {
         self.work.notify_all();
         self.segment_work.notify_all();
@@ -80,6 +87,7 @@ impl Shared {
         may_wait: bool,
         callback: Option<Callback>,
     ) -> Result<Lsn> {
+        self.check_opener()?;
         self.options.check_record(record.len())?;
         let crc = crc32c(record);
         let appended_at = Instant::now();
@@ -154,6 +162,7 @@ impl Shared {
 
     /// Waits until a record is durable; writes it if nobody does and callers may.
     pub(super) fn wait_for(&self, lsn: Lsn) -> Result<Lsn> {
+        self.check_opener()?;
         let mut queue = self.queue();
         if queue.wanted_next <= lsn {
             queue.wanted_next = lsn.next();

@@ -34,6 +34,9 @@ impl Ticket {
 
     /// Whether it is durable by now; `None` if that is not decided yet.
     pub fn outcome(&self) -> Option<Result<Lsn>> {
+        if let Err(error) = self.shared.check_opener() {
+            return Some(Err(error));
+        }
         self.shared.queue().outcome(self.lsn)
     }
 }
@@ -42,6 +45,9 @@ impl Future for Ticket {
     type Output = Result<Lsn>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(error) = self.shared.check_opener() {
+            return Poll::Ready(Err(error));
+        }
         let mut queue = self.shared.queue();
         if let Some(outcome) = queue.outcome(self.lsn) {
             return Poll::Ready(outcome);

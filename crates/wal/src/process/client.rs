@@ -11,6 +11,7 @@ use super::region::{Direction, RING_BYTES, Region};
 use super::transport_choice::{Taken, Transport};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::from_io;
+use nearhead_uring::Opener;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags};
@@ -78,6 +79,7 @@ pub struct Helper {
     hello: HelloReply,
     last_tag: u64,
     taken: Taken,
+    opener: Opener,
 }
 
 impl Helper {
@@ -126,6 +128,7 @@ impl Helper {
             taken: Taken::Socket { instead: None },
             hello: HelloReply { pid: 0, handles: 0, choice: String::new() },
             last_tag: 0,
+            opener: Opener::this_process(),
         };
         let greeting = helper.ask(0, &Request::Hello { directory: None }, None)?;
         helper.hello = HelloReply::decode(&greeting)?;
@@ -272,6 +275,10 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        if !self.opener.is_this_process() {
+            // The helper and its socket are the parent's, which goes on using them.
+            return;
+        }
         // The end of its input tells it to finish.
         self.outgoing = None;
         self.incoming.shut_down();

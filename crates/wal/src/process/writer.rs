@@ -14,7 +14,7 @@ use super::frame::HANDLES_MAX;
 use super::message::Request;
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::writer::DurableWriter;
-use nearhead_uring::DurableFile;
+use nearhead_uring::{DurableFile, Opener};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct ProcessWriter {
     options: HelperOptions,
     state: Mutex<State>,
+    opener: Opener,
 }
 
 struct State {
@@ -53,7 +54,7 @@ impl ProcessWriter {
             OnDeath::Fail => 0,
         };
         let state = State { helper, restarts_left, shared: BTreeMap::new(), failed: None };
-        Ok(Self { options, state: Mutex::new(state) })
+        Ok(Self { options, state: Mutex::new(state), opener: Opener::this_process() })
     }
 
     /// The process that writes now.
@@ -78,6 +79,9 @@ impl ProcessWriter {
 
     /// Does something with the helper, and again with the next one if it is gone.
     fn with_helper(&self, action: impl Fn(&mut State) -> Result<()>) -> io::Result<()> {
+        if !self.opener.is_this_process() {
+            return Err(to_io(&WalError::inherited()));
+        }
         let mut state = self.state();
         loop {
             if let Some(cause) = &state.failed {
@@ -114,6 +118,9 @@ impl DurableWriter for ProcessWriter {
     }
 
     fn forget(&self, file: &DurableFile) {
+        if !self.opener.is_this_process() {
+            return;
+        }
         let mut state = self.state();
         let Some(shared) = state.shared.remove(&file.as_fd().as_raw_fd()) else { return };
         // One that is gone holds nothing; one that is restarted is not told of this file.

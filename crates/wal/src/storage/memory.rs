@@ -309,7 +309,11 @@ impl Storage for Memory {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.locked().change_name(NameChange::Unbind(name.to_owned()))
+        let mut state = self.locked();
+        if !state.names.contains_key(name) {
+            return Err(WalError::new(WalErrorKind::NotFound, format!("no file {name}")));
+        }
+        state.change_name(NameChange::Unbind(name.to_owned()))
     }
 
     fn sync_names(&self) -> Result<()> {

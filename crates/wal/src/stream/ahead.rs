@@ -12,7 +12,7 @@ use super::StreamOptions;
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::{Access, Storage};
 use nearhead_disk::BufferMut;
-use nearhead_uring::{IoPriority, set_thread_priority};
+use nearhead_uring::{IoPriority, Opener, block_signals, set_thread_priority};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +39,7 @@ pub(super) struct Ahead {
     thread: Option<JoinHandle<Result<u64>>>,
     /// Tells the thread to leave it at what it has.
     give_up: Arc<AtomicBool>,
+    opener: Opener,
 }
 
 impl Ahead {
@@ -57,6 +58,7 @@ impl Ahead {
             step_bytes: FIRST_STEP_BYTES,
             thread: None,
             give_up: Arc::default(),
+            opener: Opener::this_process(),
         }
     }
 
@@ -90,6 +92,7 @@ impl Ahead {
         let give_up = Arc::clone(&self.give_up);
         let started =
             std::thread::Builder::new().name("nearhead-zeros".to_owned()).spawn(move || {
+                block_signals();
                 // A hint: whoever writes may have a priority that zeros must not inherit.
                 let _ = set_thread_priority(IoPriority::BEST_EFFORT_LAST);
                 zero(&*storage, &name, range, &give_up)
@@ -100,6 +103,11 @@ impl Ahead {
 
     /// Ends the thread, if there is one, at what it has zeroed by now.
     pub(super) fn stop(&mut self) {
+        if !self.opener.is_this_process() {
+            // The thread is the parent's.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.give_up.store(true, Ordering::Relaxed);
         if let Some(Ok(Ok(to))) = self.thread.take().map(JoinHandle::join) {
             self.written_to = to;

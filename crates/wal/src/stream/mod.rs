@@ -17,6 +17,7 @@ use crate::storage::{Access, Storage, StoredFile};
 use crate::writer::JobThread;
 use ahead::Ahead;
 use nearhead_disk::BufferMut;
+use nearhead_uring::Opener;
 use std::io;
 use std::sync::Arc;
 
@@ -62,6 +63,7 @@ pub struct Stream {
     end: u64,
     durable: u64,
     stopped: Option<WalError>,
+    opener: Opener,
 }
 
 impl Stream {
@@ -94,6 +96,7 @@ impl Stream {
             end: len,
             durable: len,
             stopped: None,
+            opener: Opener::this_process(),
         };
         stream.load_tail()?;
         if let At::Position(position) = at {
@@ -263,6 +266,9 @@ impl Stream {
     }
 
     fn check_running(&self) -> Result<()> {
+        if !self.opener.is_this_process() {
+            return Err(WalError::inherited());
+        }
         self.stopped.as_ref().map_or(Ok(()), |cause| Err(WalError::stopped_by(cause)))
     }
 }

@@ -7,7 +7,7 @@
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::StoredFile;
 use nearhead_disk::BufferMut;
-use nearhead_uring::{IoPriority, set_thread_priority};
+use nearhead_uring::{IoPriority, Opener, block_signals, set_thread_priority};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -26,6 +26,7 @@ pub struct JobThread {
     jobs: Option<SyncSender<Job>>,
     outcomes: Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
+    opener: Opener,
 }
 
 impl JobThread {
@@ -34,6 +35,7 @@ impl JobThread {
         let (jobs, incoming) = sync_channel::<Job>(1);
         let (outgoing, outcomes) = sync_channel::<Outcome>(1);
         let body = move || {
+            block_signals();
             if set_thread_priority(priority).is_err() {
                 // The first of best effort needs no privilege; without it writes are only slower.
                 let _ = set_thread_priority(IoPriority::BEST_EFFORT_FIRST);
@@ -50,7 +52,8 @@ impl JobThread {
             let detail = format!("cannot start a thread to write: {error}; raise the limits");
             WalError::new(WalErrorKind::Io, detail)
         })?;
-        Ok(Self { jobs: Some(jobs), outcomes, thread: Some(thread) })
+        let opener = Opener::this_process();
+        Ok(Self { jobs: Some(jobs), outcomes, thread: Some(thread), opener })
     }
 
     /// Writes the first `len` of `bytes`, which are durable when it returns without an error. The
@@ -79,8 +82,14 @@ impl JobThread {
 
 impl Drop for JobThread {
     fn drop(&mut self) {
+        let thread = self.thread.take();
+        if !self.opener.is_this_process() {
+            // The thread is the parent's: here there is none to end or to wait for.
+            std::mem::forget((self.jobs.take(), thread));
+            return;
+        }
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             // A panic of the thread has been reported by itself.
             let _ = thread.join();
         }

@@ -15,7 +15,7 @@ mod place;
 pub use choice::{Choice, Mode};
 pub use durable::{DurableWriter, LendingWriter, PlainWriter, RequestWriter};
 pub use job_thread::JobThread;
+pub use nearhead_uring::{
+    IoPriority, block_signals, scheduler_of, set_thread_priority, thread_priority,
+};
 pub use place::{Permitted, Place};
-
-/// The strongest priority there is, for [`JobThread::start`].
-pub const REAL_TIME: nearhead_uring::IoPriority = nearhead_uring::IoPriority::REAL_TIME;

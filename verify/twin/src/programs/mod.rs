@@ -19,6 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Folder of `PostgreSQL`'s programs, if it is installed.
+pub fn postgres_programs() -> Option<PathBuf> {
+    postgres::programs()
+}
+
 /// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {

@@ -3,7 +3,10 @@
 //! Puts `libnearhead_preload.so` in front of the program's C library and becomes the program. What is
 //! routed, and what cannot be, stands in docs/wal.md.
 
+mod guardian;
+
 use nearhead_wal::Awake;
+use nearhead_wal::guardian::{Settled, repair};
 use nearhead_wal::writer::{Choice, Mode, Permitted, Place};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,7 +18,11 @@ use std::process::Command;
 const LIBRARY_VARIABLE: &str = "NEARHEAD_PRELOAD";
 const LIBRARY: &str = "libnearhead_preload.so";
 
-/// What `nearhead run` is told.
+/// Programs that are known to skip zeros behind the content of their logs, by the names of their files:
+/// those of RocksDB, whose reader ends at a header of zeros. A test kills each.
+const SKIP_ZEROS: [&str; 2] = ["db_bench", "ldb"];
+
+/// Arguments of `nearhead run`.
 #[derive(clap::Args, Debug)]
 pub struct RunArgs {
     /// Files that are logs, as a pattern (*, ?, **): a name, or a path; may be given several times
@@ -30,6 +37,18 @@ pub struct RunArgs {
     /// Who makes the durable writes
     #[arg(long, value_enum, default_value_t = ModeArg::Thread)]
     pub mode: ModeArg,
+    /// Write zeros ahead of the logs, which is faster, for a program that skips them when it starts again
+    #[arg(long)]
+    pub ahead: bool,
+    /// Cut the zeros off that a power cut left behind the content of a log, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "wal", "bulk", "o_dur", "ahead"])]
+    pub repair: Vec<PathBuf>,
+    /// Wait for the end of the program with this number: `first` starts the process that does
+    #[arg(long, hide = true, requires = "guardian_of")]
+    pub guardian: Option<String>,
+    /// The program that a guardian waits for
+    #[arg(long, hide = true)]
+    pub guardian_of: Option<u32>,
     /// Keep processors awake while the program runs: a durable write waits for them to wake up. Costs power; needs root
     #[arg(long)]
     pub awake: bool,
@@ -37,7 +56,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub verbose: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["repair", "guardian"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -52,6 +71,12 @@ pub enum ModeArg {
 
 /// Runs the command: on success it is the program from here on.
 pub fn run(args: &RunArgs) -> Result<(), String> {
+    if let (Some(stage), Some(program)) = (&args.guardian, args.guardian_of) {
+        return guardian::run(stage, program);
+    }
+    if !args.repair.is_empty() {
+        return args.repair.iter().try_for_each(|path| repair_one(path));
+    }
     if args.wal.is_empty() && args.bulk.is_empty() && !args.o_dur {
         return Err(
             "run: expected --wal or --bulk, or --o-dur, found none; without them run the program by \
@@ -79,6 +104,19 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
             )
         })?;
     }
+    let is_ahead = args.ahead || is_known_to_skip_zeros(&args.command[0]);
+    if args.ahead {
+        wal.iter().try_for_each(check_ahead)?;
+    }
+    let guardian = match (is_ahead && !wal.is_empty()).then(guardian::start) {
+        Some(Err(error)) if args.ahead => return Err(error),
+        Some(Err(error)) => {
+            nearhead_output::note(&error);
+            String::new()
+        }
+        Some(Ok(name)) => name,
+        None => String::new(),
+    };
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
@@ -90,9 +128,50 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
         .env("NEARHEAD_RUN_WAL", wal.join(std::ffi::OsStr::new(":")))
         .env("NEARHEAD_RUN_BULK", bulk.join(std::ffi::OsStr::new(":")))
         .env("NEARHEAD_RUN_MODE", name)
+        .env("NEARHEAD_RUN_AHEAD", guardian)
         .env("NEARHEAD_RUN_VERBOSE", if args.verbose { "1" } else { "0" })
         .exec();
     Err(format!("run: cannot start {}: {error}", args.command[0].display()))
+}
+
+/// Whether the program is one that skips zeros behind its logs.
+fn is_known_to_skip_zeros(program: &OsString) -> bool {
+    let name = Path::new(program).file_name();
+    name.is_some_and(|name| SKIP_ZEROS.iter().any(|known| name == *known))
+}
+
+/// Refuses a pattern for files with zeros ahead that takes every file of a directory.
+fn check_ahead(pattern: &OsString) -> Result<(), String> {
+    let bytes = pattern.as_bytes();
+    let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or(bytes);
+    if name.iter().any(|byte| !matches!(byte, b'*' | b'?')) {
+        return Ok(());
+    }
+    Err(format!(
+        "run: --ahead: {}: expected a pattern that names logs, found one that takes every file; only a log's reader skips zeros",
+        pattern.display()
+    ))
+}
+
+/// Cuts zeros off that follow the content of a log.
+fn repair_one(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    match repair(path).map_err(|error| format!("run: --repair: {shown}: {error}"))? {
+        Settled::Cut(bytes) => {
+            nearhead_output::say(&format!("{shown}: cut to its content, {bytes} bytes"))
+        }
+        Settled::Unmarked | Settled::Changed => {
+            nearhead_output::say(&format!(
+                "{shown}: nothing to cut: no zeros of nearhead run follow its content"
+            ));
+        }
+        Settled::OpenElsewhere => {
+            return Err(format!(
+                "run: --repair: {shown}: a process has it open; end that, or run it under nearhead run, and try again"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The library: named, or beside this program, or where it is installed.
