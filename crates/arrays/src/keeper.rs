@@ -12,6 +12,7 @@
 use super::Core;
 use super::label::Label;
 use super::missed::{Missed, Unflushed};
+use super::regions::Regions;
 use nearhead_disk::{BufferMut, Class, Command, Disk, DiskError, Payload};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -79,6 +80,8 @@ pub(super) struct Keeper {
     counted: u64,
     /// Changes that a round of labels must record before the member counts, by member.
     joins_with: Vec<u64>,
+    /// The disk that replaces a member, until it counts by all labels.
+    successor: Option<usize>,
     /// A member that was replaced, whose label is to say that it does not count.
     retired: Option<usize>,
     /// Whether the labels are to say that the mirror is in use.
@@ -101,6 +104,7 @@ impl Keeper {
             is_marked: labels.iter().any(|label| label.in_use),
             counted: places(labels.iter().map(|label| label.counts(label.index))),
             joins_with: vec![0; labels.len()],
+            successor: None,
             retired: None,
             labels,
             writes: BTreeMap::new(),
@@ -134,6 +138,11 @@ impl Keeper {
     pub(super) fn joins(&mut self, member: usize) {
         self.changed();
         self.joins_with[member] = self.changes;
+    }
+
+    /// A member replaces another one.
+    pub(super) fn replaces(&mut self, member: usize) {
+        self.successor = Some(member);
     }
 
     /// A member was replaced: its own label says so, too, once those of the others have a greater generation.
@@ -191,7 +200,25 @@ impl Keeper {
 
     /// Whether what this member missed is known.
     pub(super) fn covers(&self, member: usize) -> bool {
-        self.missed.covers(self.labels[member].index)
+        match self.successor {
+            Some(successor) if successor == member => self.missed.covers_copy(),
+            _ => self.missed.covers(self.labels[member].index),
+        }
+    }
+
+    /// All but `regions` was copied to the disk that replaces a member, and flushed there and where it was read: the labels may say so.
+    /// What changed since the last flush that was answered, and `under_way`, may be lost on either.
+    pub(super) fn copied(
+        &mut self,
+        mut regions: Regions,
+        under_way: impl Iterator<Item = Range<u64>>,
+    ) {
+        if let Some(unflushed) = self.unflushed.all() {
+            regions.merge(&unflushed);
+            under_way.for_each(|bytes| regions.add(&bytes));
+            self.missed.keep_only(&regions);
+            self.failed &= self.missed.is_told();
+        }
     }
 
     /// These bytes are going to change: labels are to say so, if any member will miss it.
@@ -265,6 +292,11 @@ impl Keeper {
             (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
                 (generation, in_sync, synced_bytes, self.in_use);
         }
+        let successor = self.successor.and_then(|place| members.get(place));
+        // While it joins some of the others' labels may not say yet that it counts.
+        if successor.is_some_and(|one| matches!(one, Standing::InSync | Standing::Out)) {
+            self.missed.end_copy();
+        }
         (self.telling, self.telling_in_sync) = (self.changes, in_sync);
         self.is_marked &= self.in_use;
         self.missed.begin_telling();
@@ -312,7 +344,7 @@ impl Keeper {
         label.sequence += 1;
         // Whoever has a label has room for it.
         let offset = Label::offset(capacity).unwrap_or(0) + label.slot_offset();
-        let slot = self.missed.slot(label);
+        let slot = self.missed.slot(label, self.successor == Some(member));
         let parts = vec![Payload::Bytes(BufferMut::copy_of(&slot).freeze())];
         let id = core.desk.number();
         self.writes.insert(id, member);

@@ -68,6 +68,115 @@ fn a_replaced_member_counts_until_its_successor_does() {
     assert!(content(run.disks()[1].as_mut().unwrap()) == content(&mut new.unwrap()));
 }
 
+/// Stops a replacement without order once at most `left` bytes are to be copied.
+fn crashed_at(mut run: Run<Shaky>, left: u64) -> Vec<Option<Shaky>> {
+    while progress(&run).left_bytes > left {
+        run.until(run.now + Nanos::from_micros(5));
+    }
+    // The labels say so.
+    run.until(run.now + Nanos::from_micros(40));
+    assert!(!progress(&run).is_done);
+    let mut disks = run.disks();
+    disks.iter_mut().flatten().for_each(|disk| disk.disk.power_cut(&mut SplitMix::new(1)));
+    disks
+}
+
+#[test]
+fn a_replacement_goes_on_where_it_was_after_a_crash() {
+    const REGION: u64 = 64 << 10;
+    let all = BLOCKS * BLOCK;
+    let mut disks = with_new(written(), BLOCKS).unwrap();
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    // Before that, the labels say that the mirror is in use.
+    run.write(39, 2);
+    let mut disks = crashed_at(run, all - 2 * REGION);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, all - 2 * REGION, "two of three regions are there");
+    // What changes where it was copied is copied again after the next crash, and nothing else there.
+    run.write(17, 3);
+    let mut disks = crashed_at(run, 0);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, REGION);
+    run.until(Nanos::from_secs(1));
+    assert!(progress(&run).is_done);
+    let held = held(&mut run.disks());
+    assert!(held[0] == held[2] && held[2][16..18] == [1, 3] && held[2][39] == 2, "{held:?}");
+}
+
+/// A copy that was left to itself while the mirror was used without it has no position.
+#[test]
+fn a_replacement_starts_again_if_the_mirror_was_used_without_it() {
+    let all = BLOCKS * BLOCK;
+    let mut disks = with_new(written(), BLOCKS).unwrap();
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    run.write(0, 2);
+    let mut disks = crashed_at(run, BLOCK);
+    let new = disks.pop().unwrap();
+    let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+    run.write(1, 3);
+    let mut disks = run.disks();
+    disks.push(new);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, all);
+    run.until(Nanos::from_secs(1));
+    let held = held(&mut run.disks());
+    assert!(held[0] == held[2] && held[2][..3] == [2, 3, 1], "{held:?}");
+}
+
+/// Power cuts again and again during one replacement: it ends as a member that has everything, and each life goes on with the one before.
+#[test]
+fn acknowledged_writes_survive_repeated_cuts_while_replacing() {
+    let (mut resumed, mut ended, mut lives) = (0, 0, 0);
+    for seed in 0..600_u64 {
+        let mut random = SplitMix::new(seed);
+        let mut disks = with_new(written(), BLOCKS).unwrap();
+        let (mut flushed, mut version) = (vec![1; BLOCKS as usize], 1);
+        let mut is_done = false;
+        while !is_done {
+            // Alone or as a pair, as the member that is replaced is there or not.
+            let is_alone = seed % 3 == 0;
+            let text = if is_alone { "mirror:a,missing,n?replace=2" } else { DURING };
+            let old = if is_alone { disks[1].take() } else { None };
+            let mut run = start(reopened(text, &mut disks).unwrap());
+            lives += 1;
+            let left = progress(&run).left_bytes;
+            resumed += u32::from(left < BLOCKS * BLOCK && left > 0);
+            let mut written = flushed.clone();
+            let cut_at = Nanos::from_micros(random.next_u64() % 1200);
+            while run.now < cut_at {
+                version += 1;
+                // Most are in one place, as those of a log are.
+                let at = random.next_u64() % if random.coin() { BLOCKS } else { 4 };
+                run.wait(change(at, version)).unwrap();
+                written[at as usize] = version;
+                if random.coin() {
+                    run.wait(Command::Flush).unwrap();
+                    flushed.clone_from(&written);
+                }
+                run.until(run.now + Nanos::from_micros(random.next_u64() % 200));
+            }
+            run.send(9, change(random.next_u64() % BLOCKS, version + 1));
+            version += 1;
+            is_done = progress(&run).is_done;
+            disks = cut(run, &mut random);
+            if is_alone {
+                disks.insert(1, old);
+            }
+        }
+        let (first, new) = (disks.remove(0), disks.pop().unwrap());
+        let mut pair = vec![first, new];
+        let mut run = start(reopened("mirror:a,n", &mut pair).unwrap());
+        run.until(Nanos::from_secs(1));
+        ended += u32::from(run.mirror.trouble().is_none());
+        let held = held(&mut run.disks());
+        assert_eq!(held[0], held[1], "seed {seed}");
+        for (at, version) in flushed.iter().enumerate() {
+            assert!(held[1][at] >= *version, "seed {seed}: block {at}: {held:?}");
+        }
+    }
+    assert!(resumed > 500 && ended == 600, "{resumed} of {lives} lives went on, {ended} ended");
+}
+
 #[test]
 fn a_member_that_is_away_is_replaced_as_well() {
     for text in ["mirror:a,missing,n?replace=2", DURING] {

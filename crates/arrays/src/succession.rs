@@ -26,7 +26,10 @@ impl<D: Disk> Mirror<D> {
     pub(super) fn replacing(mut self, new: Option<usize>) -> Self {
         let copies = &mut self.arrangement;
         copies.succession = new.map(|new| {
-            let twins = copies.keeper.as_ref().and_then(|keeper| keeper.twin_of(new));
+            let twins = copies.keeper.as_mut().and_then(|keeper| {
+                keeper.replaces(new);
+                keeper.twin_of(new)
+            });
             Succession { old: twins, new }
         });
         self
@@ -38,6 +41,11 @@ impl Copies {
     pub(super) fn members_made_of(&self) -> usize {
         let count = self.keeper.as_ref().map(Keeper::count);
         count.map_or(self.states.len(), usize::from)
+    }
+
+    /// Whether this member replaces another one.
+    pub(super) fn replaces_another(&self, member: usize) -> bool {
+        self.succession.is_some_and(|succession| succession.new == member)
     }
 
     /// Whether a member was replaced, and is used no more.
