@@ -82,7 +82,7 @@ pub(super) struct Keeper {
     joins_with: Vec<u64>,
     /// The disk that replaces a member, until it counts by all labels.
     successor: Option<usize>,
-    /// A member that was replaced, whose label is to say that it does not count.
+    /// A member whose successor counts: its label is to say that it does not, while it still gets every change.
     retired: Option<usize>,
     /// Whether the labels are to say that the mirror is in use.
     in_use: bool,
@@ -145,10 +145,21 @@ impl Keeper {
         self.successor = Some(member);
     }
 
-    /// A member was replaced: its own label says so, too, once those of the others have a greater generation.
+    /// The label of a member whose successor counts is to say that it does not.
     pub(super) fn retires(&mut self, member: usize) {
         self.missed.forget(self.labels[member].index);
         self.retired = Some(member);
+        self.changed();
+    }
+
+    /// Whether the label of a member says so.
+    pub(super) fn has_retired(&self, member: usize) -> bool {
+        self.retired == Some(member) && self.has_told()
+    }
+
+    /// The successor failed: a member that was to be replaced counts by its label again.
+    pub(super) fn stays(&mut self) {
+        self.retired = None;
     }
 
     /// Whether another member has the number of this one: one of the two replaces the other.
@@ -278,16 +289,17 @@ impl Keeper {
         let generation = newest + u64::from(!is_mark || leaves || is_left);
         for (place, (label, member)) in self.labels.iter_mut().zip(members).enumerate() {
             // The label of a member that lacks something does not say that it has everything, although another one with its number does.
-            let lacks = matches!(member, Standing::Behind(_) | Standing::Out);
+            let is_retired = self.retired == Some(place);
+            let lacks = is_retired || matches!(member, Standing::Behind(_) | Standing::Out);
             let in_sync = if lacks { in_sync & !(1 << label.index) } else { in_sync };
             let synced_bytes = match member {
+                Standing::Out => continue,
+                _ if is_retired => 0,
                 Standing::InSync | Standing::Unsure | Standing::Joining => {
                     self.missed.forget(label.index);
                     label.member_bytes
                 }
                 Standing::Behind(synced) => *synced,
-                Standing::Out if self.retired == Some(place) => 0,
-                Standing::Out => continue,
             };
             (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
                 (generation, in_sync, synced_bytes, self.in_use);
@@ -309,10 +321,7 @@ impl Keeper {
                 // One that is behind too: how far it was copied to must not be said of changes that its cache loses.
                 Wave::Flush => *member != Standing::Out,
                 Wave::Counting | Wave::Regions => member.counts(),
-                Wave::Behind => {
-                    let is_retired = self.retired.take_if(|place| *place == index).is_some();
-                    is_retired || matches!(member, Standing::Behind(_) | Standing::Joining)
-                }
+                Wave::Behind => matches!(member, Standing::Behind(_) | Standing::Joining),
             };
             match wave {
                 Wave::Flush if concerned => self.flush(core, index),

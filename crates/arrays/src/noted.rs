@@ -171,8 +171,12 @@ mod tests {
         assert!(slot[576..800].iter().chain(&slot[803..]).all(|byte| *byte == 0));
         assert_eq!(slot.len(), 4096);
         assert_eq!(slot[520..524], 0x756a_54b2_u32.to_le_bytes(), "{:02x?}", &slot[520..524]);
-        let behind =
-            Noted { own_since: 7, copy: 0x0908, since: [0; MEMBERS_MAX], regions: Regions::new(MIB) };
+        let behind = Noted {
+            own_since: 7,
+            copy: 0x0908,
+            since: [0; MEMBERS_MAX],
+            regions: Regions::new(MIB),
+        };
         assert_eq!(behind.encode(&WHOLE)[524..536], [8, 9, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(read([&before(), &behind.encode(&WHOLE)]).noted, Some(behind));
     }

@@ -87,8 +87,7 @@ impl Plan {
         }
         let all = bytes - label.synced_bytes.min(bytes);
         let regions = missed.regions();
-        let left =
-            if missed.covers_copy() { regions.bytes_from(label.synced_bytes) } else { all };
+        let left = if missed.covers_copy() { regions.bytes_from(label.synced_bytes) } else { all };
         let old = spec.replaced().map_or(0, |(old, _)| old);
         self.notes.push(format!(
             "{} replaces {}: {left} of {bytes} bytes are to be copied to it",
