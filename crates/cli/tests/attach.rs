@@ -7,6 +7,8 @@
 mod common;
 #[path = "attach/identity.rs"]
 mod identity;
+#[path = "attach/replacement_disks.rs"]
+mod replacement_disks;
 #[path = "attach/replacing.rs"]
 mod replacing;
 
