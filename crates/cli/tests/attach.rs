@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
+#[path = "attach/full_disk.rs"]
+mod full_disk;
 #[path = "attach/identity.rs"]
 mod identity;
 #[path = "attach/replacement_disks.rs"]
