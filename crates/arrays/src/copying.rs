@@ -26,8 +26,10 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Time between pieces while clients have something to do: 10 MiB/s at least.
 const PAUSE: Nanos = Nanos(100_000_000);
 
-/// Bytes copied between two notes of how far.
-const NOTE_BYTES: u64 = 1 << 30;
+/// Bytes copied between two notes of the progress: this part of a member, and no more than `NOTE_BYTES_MAX`, which clients that slow
+/// the copy down to 10 MiB/s let pass in two minutes.
+const NOTES: u64 = 16;
+const NOTE_BYTES_MAX: u64 = 1 << 30;
 
 /// Who is copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub(super) struct Copying {
     pub(super) done_bytes: u64,
     /// Bytes that were copied since that was flushed and noted.
     unnoted_bytes: u64,
+    /// A flush since the last note failed: what was read is not durable for certain.
+    is_doubtful: bool,
     /// Everything else is alike already.
     only: Option<Regions>,
     /// Where members are compared.
@@ -73,7 +77,8 @@ pub(super) struct Copying {
 impl Copying {
     fn new(target: Target, from: u64, only: Option<Regions>, now: Nanos) -> Self {
         let step = Step::Rest { until: now };
-        Self { target, done_bytes: from, unnoted_bytes: 0, only, span: Span::WIDE, step }
+        let (unnoted_bytes, is_doubtful) = (0, false);
+        Self { target, done_bytes: from, unnoted_bytes, is_doubtful, only, span: Span::WIDE, step }
     }
 
     /// Goes past what is alike already.
@@ -168,7 +173,7 @@ impl Copies {
         }
         copying.skip(end);
         let is_noted = copying.target != Target::Unsure;
-        if copying.done_bytes >= end || is_noted && copying.unnoted_bytes >= NOTE_BYTES {
+        if copying.done_bytes >= end || is_noted && copying.unnoted_bytes >= note_bytes(end) {
             return self.flush_copied(core);
         }
         let piece = copying.piece(end, piece_bytes(core));
@@ -228,6 +233,10 @@ impl Copies {
     fn flush_copied<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         let Some(target) = self.copying.as_ref().map(|copying| copying.target) else { return };
         let members = match target {
+            // What was read may be lost there, too, and be older after that.
+            Target::Behind(member) if self.replaces_another(member) => {
+                self.counting().chain([member]).collect()
+            }
             Target::Behind(member) => vec![member],
             Target::Unsure => self.counting().collect(),
         };
@@ -307,6 +316,7 @@ impl Copies {
                 *left -= 1;
                 let is_over = *left == 0;
                 if let Err(error) = result {
+                    copying.is_doubtful = true;
                     // Who was behind is copied to no more; of those that count the others go on.
                     self.give_up(core, member, error.detail);
                 }
@@ -378,6 +388,8 @@ impl Copies {
         let end = core.properties.capacity_bytes;
         let Some(copying) = &mut self.copying else { return };
         let (target, done) = (copying.target, copying.done_bytes);
+        let is_doubtful = std::mem::take(&mut copying.is_doubtful);
+        let lacking = copying.only.clone();
         copying.unnoted_bytes = 0;
         copying.step = Step::Rest { until: core.now };
         let whole = done >= end;
@@ -391,13 +403,22 @@ impl Copies {
             return;
         };
         self.standings[member] = if whole { Standing::Joining } else { Standing::Behind(done) };
+        let is_successor = self.replaces_another(member);
         let Some(keeper) = &mut self.keeper else { return };
         if whole {
-            keeper.joins(member);
-        } else {
-            keeper.note(core, member, done);
+            return keeper.joins(member);
         }
+        if let Some(mut lacking) = lacking.filter(|_| is_successor && !is_doubtful) {
+            lacking.clear_below(done);
+            keeper.copied(lacking, core.desk.kinds().filter_map(Parts::changed_bytes));
+        }
+        keeper.note(core, member, done);
     }
+}
+
+/// Bytes copied between two notes of the progress, to a member of so many bytes.
+fn note_bytes(member_bytes: u64) -> u64 {
+    (member_bytes / NOTES).clamp(1, NOTE_BYTES_MAX)
 }
 
 /// Bytes of a piece that every member takes at once.

@@ -12,6 +12,7 @@
 use super::Core;
 use super::label::Label;
 use super::missed::{Missed, Unflushed};
+use super::regions::Regions;
 use nearhead_disk::{BufferMut, Class, Command, Disk, DiskError, Payload};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -79,7 +80,9 @@ pub(super) struct Keeper {
     counted: u64,
     /// Changes that a round of labels must record before the member counts, by member.
     joins_with: Vec<u64>,
-    /// A member that was replaced, whose label is to say that it does not count.
+    /// The disk that replaces a member, until it counts by all labels.
+    successor: Option<usize>,
+    /// A member whose successor counts: its label is to say that it does not, while it still gets every change.
     retired: Option<usize>,
     /// Whether the labels are to say that the mirror is in use.
     in_use: bool,
@@ -101,6 +104,7 @@ impl Keeper {
             is_marked: labels.iter().any(|label| label.in_use),
             counted: places(labels.iter().map(|label| label.counts(label.index))),
             joins_with: vec![0; labels.len()],
+            successor: None,
             retired: None,
             labels,
             writes: BTreeMap::new(),
@@ -136,10 +140,26 @@ impl Keeper {
         self.joins_with[member] = self.changes;
     }
 
-    /// A member was replaced: its own label says so, too, once those of the others have a greater generation.
+    /// A member replaces another one.
+    pub(super) fn replaces(&mut self, member: usize) {
+        self.successor = Some(member);
+    }
+
+    /// The label of a member whose successor counts is to say that it does not.
     pub(super) fn retires(&mut self, member: usize) {
         self.missed.forget(self.labels[member].index);
         self.retired = Some(member);
+        self.changed();
+    }
+
+    /// Whether the label of a member says so.
+    pub(super) fn has_retired(&self, member: usize) -> bool {
+        self.retired == Some(member) && self.has_told()
+    }
+
+    /// The successor failed: a member that was to be replaced counts by its label again.
+    pub(super) fn stays(&mut self) {
+        self.retired = None;
     }
 
     /// Whether another member has the number of this one: one of the two replaces the other.
@@ -191,7 +211,25 @@ impl Keeper {
 
     /// Whether what this member missed is known.
     pub(super) fn covers(&self, member: usize) -> bool {
-        self.missed.covers(self.labels[member].index)
+        match self.successor {
+            Some(successor) if successor == member => self.missed.covers_copy(),
+            _ => self.missed.covers(self.labels[member].index),
+        }
+    }
+
+    /// All but `regions` was copied to the disk that replaces a member, and flushed there and where it was read: the labels may say so.
+    /// What changed since the last flush that was answered, and `under_way`, may be lost on either.
+    pub(super) fn copied(
+        &mut self,
+        mut regions: Regions,
+        under_way: impl Iterator<Item = Range<u64>>,
+    ) {
+        if let Some(unflushed) = self.unflushed.all() {
+            regions.merge(&unflushed);
+            under_way.for_each(|bytes| regions.add(&bytes));
+            self.missed.keep_only(&regions);
+            self.failed &= self.missed.is_told();
+        }
     }
 
     /// These bytes are going to change: labels are to say so, if any member will miss it.
@@ -251,19 +289,25 @@ impl Keeper {
         let generation = newest + u64::from(!is_mark || leaves || is_left);
         for (place, (label, member)) in self.labels.iter_mut().zip(members).enumerate() {
             // The label of a member that lacks something does not say that it has everything, although another one with its number does.
-            let lacks = matches!(member, Standing::Behind(_) | Standing::Out);
+            let is_retired = self.retired == Some(place);
+            let lacks = is_retired || matches!(member, Standing::Behind(_) | Standing::Out);
             let in_sync = if lacks { in_sync & !(1 << label.index) } else { in_sync };
             let synced_bytes = match member {
+                Standing::Out => continue,
+                _ if is_retired => 0,
                 Standing::InSync | Standing::Unsure | Standing::Joining => {
                     self.missed.forget(label.index);
                     label.member_bytes
                 }
                 Standing::Behind(synced) => *synced,
-                Standing::Out if self.retired == Some(place) => 0,
-                Standing::Out => continue,
             };
             (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
                 (generation, in_sync, synced_bytes, self.in_use);
+        }
+        let successor = self.successor.and_then(|place| members.get(place));
+        // While it joins some of the others' labels may not say yet that it counts.
+        if successor.is_some_and(|one| matches!(one, Standing::InSync | Standing::Out)) {
+            self.missed.end_copy();
         }
         (self.telling, self.telling_in_sync) = (self.changes, in_sync);
         self.is_marked &= self.in_use;
@@ -277,10 +321,7 @@ impl Keeper {
                 // One that is behind too: how far it was copied to must not be said of changes that its cache loses.
                 Wave::Flush => *member != Standing::Out,
                 Wave::Counting | Wave::Regions => member.counts(),
-                Wave::Behind => {
-                    let is_retired = self.retired.take_if(|place| *place == index).is_some();
-                    is_retired || matches!(member, Standing::Behind(_) | Standing::Joining)
-                }
+                Wave::Behind => matches!(member, Standing::Behind(_) | Standing::Joining),
             };
             match wave {
                 Wave::Flush if concerned => self.flush(core, index),
@@ -312,7 +353,7 @@ impl Keeper {
         label.sequence += 1;
         // Whoever has a label has room for it.
         let offset = Label::offset(capacity).unwrap_or(0) + label.slot_offset();
-        let slot = self.missed.slot(label);
+        let slot = self.missed.slot(label, self.successor == Some(member));
         let parts = vec![Payload::Bytes(BufferMut::copy_of(&slot).freeze())];
         let id = core.desk.number();
         self.writes.insert(id, member);

@@ -165,6 +165,11 @@ pub trait Arrangement {
         core.members.disks().flat_map(Disk::resilvers).collect()
     }
 
+    /// See [`Disk::release_replaced`].
+    fn release_replaced<D: Disk>(&mut self, core: &mut Core<D, Self::Parts>) -> bool {
+        core.members.disks_mut().fold(true, |are_all, disk| disk.release_replaced() & are_all)
+    }
+
     /// Forgets what was under way: the members lost their power.
     fn forget(&mut self) {}
 
@@ -278,6 +283,14 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
 
     fn resilvers(&self) -> Vec<Resilver> {
         self.arrangement.resilvers(&self.core)
+    }
+
+    fn release(&mut self) {
+        self.core.members.disks_mut().for_each(Disk::release);
+    }
+
+    fn release_replaced(&mut self) -> bool {
+        self.arrangement.release_replaced(&mut self.core)
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

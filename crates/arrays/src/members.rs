@@ -79,6 +79,15 @@ impl<D: Disk> Members<D> {
         self.list.iter_mut().map(|member| &mut member.disk)
     }
 
+    /// Releases a member that has no command. Returns whether it was.
+    pub(super) fn release(&mut self, index: usize) -> bool {
+        let member = &mut self.list[index];
+        if member.is_free() {
+            member.disk.release();
+        }
+        member.is_free()
+    }
+
     /// Commands at a member or waiting for it.
     pub(super) fn load(&self, index: usize) -> usize {
         self.list[index].outstanding + self.list[index].waiting.len()

@@ -189,6 +189,11 @@ impl Copies {
         }
         self.note_left(core, member);
         self.standings[member] = Standing::Out;
+        if self.replaces_another(member)
+            && let Some(keeper) = &mut self.keeper
+        {
+            keeper.stays();
+        }
         self.states[member].failed.get_or_insert(why);
         self.copying.take_if(|copying| copying.target == Target::Behind(member));
         self.choose_another();
@@ -413,6 +418,11 @@ impl Arrangement for Copies {
     fn resilvers<D: Disk>(&self, core: &Core<D, Parts>) -> Vec<Resilver> {
         let of_members = core.members.disks().flat_map(Disk::resilvers);
         self.apart(core).into_iter().chain(of_members).collect()
+    }
+
+    fn release_replaced<D: Disk>(&mut self, core: &mut Core<D, Parts>) -> bool {
+        let is_own = self.let_go_of_replaced(core);
+        core.members.disks_mut().fold(is_own, |are_all, disk| disk.release_replaced() & are_all)
     }
 
     fn forget(&mut self) {

@@ -8,6 +8,10 @@
 //!   member left, before any label says that it left;
 //! - nothing is cleared while any member is covered.
 //!
+//! The disk that replaces a member is covered in the same way under a number of its own (`copy`), from nothing on: all regions are set
+//! when its copy begins. Where it alone is covered, regions that were copied and flushed are cleared (`keep_only`), so a copy goes on
+//! behind them after a crash.
+//!
 //! A member whose leaving nobody saw is not covered: one that counted, and was missing after a crash. It is copied everything.
 
 use super::MEMBERS_MAX;
@@ -21,6 +25,8 @@ use std::ops::Range;
 pub(super) struct Missed {
     /// By the members' numbers: the generation of the last label with which each had everything; 0 if what it missed is not known.
     since: Since,
+    /// Number of the copy to a disk that replaces a member, if what that disk lacks is known.
+    copy: Option<u32>,
     regions: Regions,
     /// As the labels of all members that count say for certain.
     told: Regions,
@@ -32,11 +38,16 @@ impl Missed {
     /// Nobody is known to have missed anything.
     pub(super) fn nothing(member_bytes: u64) -> Self {
         let regions = Regions::new(member_bytes);
-        Self { since: [0; MEMBERS_MAX], told: regions.clone(), regions, telling: None }
+        Self { since: [0; MEMBERS_MAX], copy: None, told: regions.clone(), regions, telling: None }
     }
 
-    /// What is known of the members, of so many bytes, of a mirror that is opened, `found` before its labels are written anew.
-    pub(super) fn at_opening(member_bytes: u64, found: &[MemberLabel]) -> Self {
+    /// What is known of the members, of so many bytes, of a mirror that is opened, `found` before its labels are written again.
+    /// `successor` is the label of a disk that replaces a member.
+    pub(super) fn at_opening(
+        member_bytes: u64,
+        found: &[MemberLabel],
+        successor: Option<&MemberLabel>,
+    ) -> Self {
         let labels = || found.iter().map(|read| &read.label);
         let newest = labels().map(|label| label.generation).max().unwrap_or(0);
         let mut missed = Self::nothing(member_bytes);
@@ -50,9 +61,10 @@ impl Missed {
         if !whole.iter().all(is_sure) {
             return missed;
         }
-        let since = |read: &MemberLabel| read.noted.as_ref().map(|noted| noted.since);
+        let since = |read: &MemberLabel| read.noted.as_ref().map(|noted| (noted.since, noted.copy));
         if whole.iter().all(|read| since(read) == since(first)) {
-            missed.since = since(first).unwrap_or(missed.since);
+            missed.since = since(first).map_or(missed.since, |(since, _)| since);
+            missed.copy = successor.and_then(|successor| resumed(&whole, successor));
             let all = whole.iter().filter_map(|read| read.noted.as_ref());
             all.for_each(|noted| missed.regions.merge(&noted.regions));
         }
@@ -79,22 +91,52 @@ impl Missed {
         missed
     }
 
-    /// The bytes of the slot for a label.
-    pub(super) fn slot(&self, label: &Label) -> Vec<u8> {
+    /// The bytes of the slot for a label; of the disk that replaces a member if it `is_successor`.
+    pub(super) fn slot(&self, label: &Label, is_successor: bool) -> Vec<u8> {
         let (regions, index) = (self.regions.clone(), usize::from(label.index));
+        let copy = self.copy.unwrap_or(0);
         let noted = if label.counts(label.index) {
-            Noted { own_since: 0, since: self.since, regions }
+            Noted { own_since: 0, copy, since: self.since, regions }
         } else {
             let own_since = self.since.get(index).copied().unwrap_or(0);
-            let regions = Regions::new(label.member_bytes);
-            Noted { own_since, since: [0; MEMBERS_MAX], regions }
+            let (regions, since) = (Regions::new(label.member_bytes), [0; MEMBERS_MAX]);
+            let (own_since, copy) = if is_successor { (0, copy) } else { (own_since, 0) };
+            Noted { own_since, copy, since, regions }
         };
         noted.encode(label)
     }
 
+    /// A copy with this number begins, to a disk that has nothing. It is not covered while any member is: the regions of both are the same.
+    pub(super) fn begin_copy(&mut self, number: u32, member_bytes: u64) {
+        if !self.is_kept() {
+            self.copy = Some(number);
+            self.regions.add(&(0..member_bytes));
+            // The labels that are written before the mirror is used say so.
+            self.told = self.regions.clone();
+        }
+    }
+
+    /// Whether the disk that replaces a member lacks set regions at most.
+    pub(super) fn covers_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// The disk that replaces a member has everything, or gets nothing more.
+    pub(super) fn end_copy(&mut self) {
+        self.copy = None;
+        self.tidy();
+    }
+
+    /// Clears the regions that were copied and flushed, all but `regions`, where only the disk that replaces a member is covered.
+    pub(super) fn keep_only(&mut self, regions: &Regions) {
+        if self.covers_copy() && self.since.iter().all(|since| *since == 0) {
+            self.regions.intersect(regions);
+        }
+    }
+
     /// Whether any member is covered.
     pub(super) fn is_kept(&self) -> bool {
-        self.since.iter().any(|since| *since != 0)
+        self.covers_copy() || self.since.iter().any(|since| *since != 0)
     }
 
     /// Whether what the member with this number missed lies in the regions.
@@ -150,6 +192,8 @@ impl Missed {
 
     /// Labels are written that say all that is known now.
     pub(super) fn begin_telling(&mut self) {
+        // What was cleared since the last labels may be told no more from now on.
+        self.told.intersect(&self.regions);
         self.telling = Some(self.regions.clone());
     }
 
@@ -159,6 +203,18 @@ impl Missed {
             self.told = telling;
         }
     }
+}
+
+/// Number of the copy to `successor` that goes on, if all of `whole` know what that disk lacks.
+fn resumed(whole: &[&MemberLabel], successor: &MemberLabel) -> Option<u32> {
+    let MemberLabel { label: new, noted, .. } = successor;
+    let number = noted.as_ref().map(|noted| noted.copy).filter(|number| *number != 0)?;
+    let is_known = |read: &&MemberLabel| {
+        // Another one may have been copied from since.
+        let is_known = read.label.index == new.index || new.counts(read.label.index);
+        is_known && read.noted.as_ref().is_some_and(|noted| noted.copy == number)
+    };
+    (!new.counts(new.index) && whole.iter().all(is_known)).then_some(number)
 }
 
 /// What was changed and is not known to be durable on every member. Two sets are enough: of flushes that overlap one counts.

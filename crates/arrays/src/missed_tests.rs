@@ -433,7 +433,7 @@ fn what_a_member_missed_is_not_known_if_it_was_copied_to_by_others_meanwhile() {
     let whole = MemberLabel {
         label: whole,
         is_newest: true,
-        noted: Some(Noted { own_since: 0, since, regions: regions.clone() }),
+        noted: Some(Noted { own_since: 0, copy: 0, since, regions: regions.clone() }),
     };
     for (in_sync, own_since, is_known) in [
         (0b001, 2, true),
@@ -443,9 +443,10 @@ fn what_a_member_missed_is_not_known_if_it_was_copied_to_by_others_meanwhile() {
         (0b001, 0, false),
     ] {
         let label = Label { index: 1, in_sync, synced_bytes: 0, ..WHOLE };
-        let noted = Noted { own_since, since: [0; MEMBERS_MAX], regions: regions.clone() };
+        let (since, regions) = ([0; MEMBERS_MAX], regions.clone());
+        let noted = Noted { own_since, copy: 0, since, regions };
         let copy = MemberLabel { label, is_newest: true, noted: Some(noted) };
-        let missed = Missed::at_opening(WHOLE.member_bytes, &[whole.clone(), copy]);
+        let missed = Missed::at_opening(WHOLE.member_bytes, &[whole.clone(), copy], None);
         assert_eq!(missed.covers(1), is_known, "{in_sync:b}, {own_since}");
     }
 }

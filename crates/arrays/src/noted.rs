@@ -3,7 +3,7 @@
 //! ```text
 //! 512      520   524     528         536            544                            800               4096
 //! +--------+-----+-------+-----------+--------------+------------------------------+-----------------+
-//! | magic  | crc | zeros | own_since | region_bytes | since of member 0, 1, ... 31 | bits of regions |
+//! | magic  | crc | copy  | own_since | region_bytes | since of member 0, 1, ... 31 | bits of regions |
 //! +--------+-----+-------+-----------+--------------+------------------------------+-----------------+
 //! 0        8     12      16          24             32                             288               3584
 //! ```
@@ -15,6 +15,9 @@
 //!   if the set regions are all in which its content may differ from this member's; 0 of every other.
 //! - `own_since`, of a member that is being copied to: the generation of its last label in which it had everything,
 //!   if it got no other bytes since then than those that it is copied, and changes. Else 0.
+//! - `copy`: number of the copy to a disk that replaces a member, 0 without one. The content of the disk whose own notes have the
+//!   same number differs from that of a member that has everything in set regions at most: what is not copied yet, and what
+//!   changed since. A program that does not know of it finds no notes, and copies everything.
 //! - `region_bytes`, bits: [`Regions`].
 //!
 //! A program that does not know of notes reads the label, leaves them out when it writes the next one, and copies
@@ -40,6 +43,7 @@ pub(super) type Since = [u64; MEMBERS_MAX];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     pub(super) own_since: u64,
+    pub(super) copy: u32,
     pub(super) since: Since,
     pub(super) regions: Regions,
 }
@@ -56,7 +60,7 @@ pub struct MemberLabel {
 impl Noted {
     /// Whether it says nothing.
     fn is_empty(&self) -> bool {
-        self.own_since == 0 && self.since.iter().all(|since| *since == 0)
+        self.own_since == 0 && self.copy == 0 && self.since.iter().all(|since| *since == 0)
     }
 
     /// The bytes of a slot: the label, and the notes if they say anything.
@@ -67,6 +71,7 @@ impl Noted {
         }
         let notes = &mut slot[AT..];
         put(notes, 0, MAGIC);
+        put(notes, 12, &self.copy.to_le_bytes());
         put(notes, 16, &self.own_since.to_le_bytes());
         put(notes, 24, &self.regions.region_bytes().to_le_bytes());
         for (since, at) in self.since.iter().zip((SINCE_AT..).step_by(8)) {
@@ -89,7 +94,7 @@ impl Noted {
             *since = u64_at(bytes, at);
         }
         let regions = Regions::from_bits(label.member_bytes, u64_at(bytes, 24), &bytes[BITS_AT..])?;
-        let noted = Self { own_since: u64_at(bytes, 16), since, regions };
+        let noted = Self { own_since: u64_at(bytes, 16), copy: u32_at(bytes, 12), since, regions };
         let is_known = since[usize::from(label.count)..].iter().all(|since| *since == 0);
         let is_all = noted.encode(label)[AT..] == *bytes;
         (is_known && is_all && label.is_mirror()).then_some(noted)
@@ -140,7 +145,7 @@ mod tests {
         regions.add(&(9 << 16..(11 << 16)));
         let mut since = [0; MEMBERS_MAX];
         (since[1], since[2]) = (0x0102, 3);
-        Noted { own_since: 0, since, regions }
+        Noted { own_since: 0, copy: 0, since, regions }
     }
 
     fn before() -> Vec<u8> {
@@ -166,8 +171,13 @@ mod tests {
         assert!(slot[576..800].iter().chain(&slot[803..]).all(|byte| *byte == 0));
         assert_eq!(slot.len(), 4096);
         assert_eq!(slot[520..524], 0x756a_54b2_u32.to_le_bytes(), "{:02x?}", &slot[520..524]);
-        let behind = Noted { own_since: 7, since: [0; MEMBERS_MAX], regions: Regions::new(MIB) };
-        assert_eq!(behind.encode(&WHOLE)[528..536], [7, 0, 0, 0, 0, 0, 0, 0]);
+        let behind = Noted {
+            own_since: 7,
+            copy: 0x0908,
+            since: [0; MEMBERS_MAX],
+            regions: Regions::new(MIB),
+        };
+        assert_eq!(behind.encode(&WHOLE)[524..536], [8, 9, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(read([&before(), &behind.encode(&WHOLE)]).noted, Some(behind));
     }
 
@@ -220,8 +230,8 @@ mod tests {
             read([&before(), &slot]).noted
         };
         assert_eq!(sealed(800, 1), Some(noted()));
-        // Zeros, the size of a region, a member that the array does not have, a region that the member does not have.
-        for (at, value) in [(524, 1), (538, 2), (568, 1), (802, 1), (4095, 1)] {
+        // The size of a region, a member that the array does not have, a region that the member does not have.
+        for (at, value) in [(538, 2), (568, 1), (802, 1), (4095, 1)] {
             assert_eq!(sealed(at, value), None, "byte {at}");
         }
     }

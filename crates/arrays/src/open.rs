@@ -143,8 +143,9 @@ pub(super) fn prepare<D: Disk>(
             continue;
         };
         let label = read_label(disk, run)?;
+        let place = found.len();
         found.push(label.as_ref().map_or(Found::Unlabelled, |read| Found::Labelled(read.label)));
-        read.extend(label);
+        read.extend(label.map(|label| (place, label)));
     }
     if matches!(purpose, Purpose::Make { .. }) && spec.replaced().is_some() {
         let problem = "expected a mirror of which no member is being replaced, found ?replace=";
@@ -171,7 +172,7 @@ pub(super) fn prepare<D: Disk>(
         (_, ArrayKind::Stripe { .. }) => false,
     };
     if let Some(plan) = planned.as_mut().filter(|_| is_kept) {
-        plan.know_missed(spec, &read);
+        plan.know_missed(spec, read);
     }
     if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
         spare_the_newest(plan, &found);
@@ -180,7 +181,7 @@ pub(super) fn prepare<D: Disk>(
         if let (Purpose::Use, ArrayKind::Stripe { .. }) = (purpose, spec.kind) {
             raise_stripe(spec, disks, plan, run)?;
         } else {
-            write_labels(spec, disks, (changed, &plan.missed), run)?;
+            write_labels(spec, disks, (changed, &plan.missed, plan.newcomer), run)?;
         }
     }
     Ok(planned)
@@ -197,7 +198,7 @@ fn raise_stripe<D: Disk>(
     let begun = (first.0, Label { in_use: true, ..first.1 });
     first.1.sequence += 1;
     for labels in [vec![&begun], others.iter().collect(), vec![&*first]] {
-        write_labels(spec, disks, (labels, &plan.missed), run)?;
+        write_labels(spec, disks, (labels, &plan.missed, None), run)?;
     }
     Ok(())
 }
@@ -256,7 +257,7 @@ fn fresh<D: Disk>(
 fn write_labels<D: Disk>(
     spec: &ArraySpec,
     disks: &mut [Option<D>],
-    (mut order, missed): (Vec<&(usize, Label)>, &Missed),
+    (mut order, missed, successor): (Vec<&(usize, Label)>, &Missed, Option<usize>),
     run: RunOne<'_, D>,
 ) -> Result<(), DiskError> {
     order.sort_by_key(|(_, label)| !label.counts(label.index));
@@ -272,7 +273,8 @@ fn write_labels<D: Disk>(
             )));
         };
         let offset = offset + label.slot_offset();
-        let parts = vec![Payload::Bytes(BufferMut::copy_of(&missed.slot(label)).freeze())];
+        let slot = missed.slot(label, successor == Some(*place));
+        let parts = vec![Payload::Bytes(BufferMut::copy_of(&slot).freeze())];
         run(disk, Command::Write { offset, parts, durable: true })?;
     }
     Ok(())

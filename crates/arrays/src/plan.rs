@@ -53,9 +53,13 @@ impl Plan {
     }
 
     /// Takes what is known of what members missed, and says so of those that are here.
-    pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: &[MemberLabel]) {
+    pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: Vec<(usize, MemberLabel)>) {
         let bytes = self.members.iter().map(|(_, label)| label.member_bytes).min().unwrap_or(0);
-        let missed = Missed::at_opening(bytes, found);
+        let (places, found): (Vec<usize>, Vec<MemberLabel>) = found.into_iter().unzip();
+        let newcomer = self.newcomer.and_then(|place| places.iter().position(|of| *of == place));
+        let successor = newcomer.and_then(|at| found.get(at));
+        let mut missed = Missed::at_opening(bytes, &found, successor);
+        self.know_copied(spec, &mut missed);
         for (place, label) in &self.members {
             if missed.covers(label.index) {
                 self.notes.push(format!(
@@ -67,6 +71,28 @@ impl Plan {
             }
         }
         self.missed = missed;
+    }
+
+    /// Goes on with the copy to a disk that replaces a member, or begins it.
+    fn know_copied(&mut self, spec: &ArraySpec, missed: &mut Missed) {
+        let is_newcomer = |(place, _): &&(usize, Label)| self.newcomer == Some(*place);
+        let Some((place, label)) = self.members.iter().find(is_newcomer) else { return };
+        if label.counts(label.index) {
+            return missed.end_copy();
+        }
+        let bytes = label.member_bytes;
+        if !missed.covers_copy() {
+            // Generations grow at every opening, so no label has the number of an earlier copy.
+            missed.begin_copy((label.generation as u32).max(1), bytes);
+        }
+        let all = bytes - label.synced_bytes.min(bytes);
+        let regions = missed.regions();
+        let left = if missed.covers_copy() { regions.bytes_from(label.synced_bytes) } else { all };
+        let old = spec.replaced().map_or(0, |(old, _)| old);
+        self.notes.push(format!(
+            "{} replaces {}: {left} of {bytes} bytes are to be copied to it",
+            spec.members[*place], spec.members[old]
+        ));
     }
 }
 

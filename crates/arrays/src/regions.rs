@@ -96,8 +96,25 @@ impl Regions {
         }
     }
 
+    /// Clears what another one of the same member does not set.
+    pub(super) fn intersect(&mut self, other: &Self) {
+        for (byte, kept) in self.bits.iter_mut().zip(&other.bits) {
+            *byte &= kept;
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.bits.fill(0);
+    }
+
+    /// Clears the regions that end at or before `at`.
+    pub(super) fn clear_below(&mut self, at: u64) {
+        let whole = if at >= self.member_bytes { self.count() } else { at / self.region_bytes };
+        let bytes = (whole / 8) as usize;
+        self.bits.iter_mut().take(bytes).for_each(|byte| *byte = 0);
+        if let Some(byte) = self.bits.get_mut(bytes) {
+            *byte &= u8::MAX << (whole % 8);
+        }
     }
 
     /// The next bytes from `at` on that lie in set regions, as far as these follow each other.
@@ -184,6 +201,34 @@ mod tests {
         assert_eq!(regions.bytes_from(192 * KIB), 128 * KIB + 512);
         regions.clear();
         assert_eq!(regions.bytes_from(0), 0);
+    }
+
+    #[test]
+    fn regions_below_an_address_are_cleared_up_to_the_one_that_holds_it() {
+        let member_bytes = 20 * 64 * KIB + 512;
+        for (at, first) in [
+            (0, 0),
+            (64 * KIB - 1, 0),
+            (64 * KIB, 1),
+            (9 * 64 * KIB + 1, 9),
+            (16 * 64 * KIB, 16),
+            (member_bytes - 1, 20),
+            (member_bytes, 21),
+            (u64::MAX, 21),
+        ] {
+            let mut regions = Regions::new(member_bytes);
+            regions.add(&(0..member_bytes));
+            regions.clear_below(at);
+            let set: Vec<u64> = (0..30).filter(|region| regions.has(*region)).collect();
+            assert_eq!(set, (first..21).collect::<Vec<_>>(), "below {at}");
+        }
+        let mut one = Regions::new(member_bytes);
+        let mut other = one.clone();
+        one.add(&(0..3 * 64 * KIB));
+        other.add(&(2 * 64 * KIB..9 * 64 * KIB));
+        one.intersect(&other);
+        assert_eq!(one.run_from(0), Some(2 * 64 * KIB..3 * 64 * KIB));
+        assert_eq!(one.bytes_from(0), 64 * KIB);
     }
 
     #[test]

@@ -52,7 +52,6 @@ pub(super) fn planned(spec: &ArraySpec, found: &[Found], old: usize) -> Result<P
         sequence: first.sequence.max(new.sequence + 1),
         ..Label { index: new.index, ..*first }
     };
-    plan.notes.push(note(spec, old, label.synced_bytes));
     plan.members.push((place, label));
     plan.members.sort_by_key(|(_, label)| label.index);
     plan.newcomer = Some(place);
@@ -65,19 +64,11 @@ fn substituted(spec: &ArraySpec, found: &[Found], old: usize) -> Result<Plan, St
     let mut members = found[..place].to_vec();
     members[old] = found[place];
     let mut plan = by_labels(&members_of(spec, old, place), &members)?;
-    for (of, label) in plan.members.iter_mut().filter(|(of, _)| *of == old) {
+    for (of, _) in plan.members.iter_mut().filter(|(of, _)| *of == old) {
         *of = place;
-        if !label.counts(label.index) {
-            plan.notes.push(note(spec, old, label.synced_bytes));
-        }
     }
     plan.newcomer = Some(place);
     Ok(plan)
-}
-
-fn note(spec: &ArraySpec, old: usize, from: u64) -> String {
-    let new = &spec.members[spec.members.len() - 1];
-    format!("{new} replaces {}: it is copied to from byte {from} on", spec.members[old])
 }
 
 /// The mirror without a replacement; the member at place `old` is the one named at place `by`.
@@ -153,7 +144,7 @@ pub fn label_successor<D: Disk>(
             label.member_bytes + LABEL_BYTES
         ))
     })?;
-    let slot = Missed::nothing(label.member_bytes).slot(&label);
+    let slot = Missed::nothing(label.member_bytes).slot(&label, true);
     let parts = vec![Payload::Bytes(BufferMut::copy_of(&slot).freeze())];
     let offset = offset + label.slot_offset();
     run(disk, Command::Write { offset, parts, durable: true }).map(drop)

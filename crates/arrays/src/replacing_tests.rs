@@ -68,6 +68,124 @@ fn a_replaced_member_counts_until_its_successor_does() {
     assert!(content(run.disks()[1].as_mut().unwrap()) == content(&mut new.unwrap()));
 }
 
+/// Stops a replacement without order once at most `left` bytes are to be copied.
+fn crashed_at(mut run: Run<Shaky>, left: u64) -> Vec<Option<Shaky>> {
+    while progress(&run).left_bytes > left {
+        run.until(run.now + Nanos::from_micros(5));
+    }
+    // The labels say so.
+    run.until(run.now + Nanos::from_micros(40));
+    assert!(!progress(&run).is_done);
+    let mut disks = run.disks();
+    disks.iter_mut().flatten().for_each(|disk| disk.disk.power_cut(&mut SplitMix::new(1)));
+    disks
+}
+
+#[test]
+fn a_replacement_goes_on_where_it_was_after_a_crash() {
+    const REGION: u64 = 64 << 10;
+    let all = BLOCKS * BLOCK;
+    let mut disks = with_new(written(), BLOCKS).unwrap();
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    // Before that, the labels say that the mirror is in use.
+    run.write(39, 2);
+    let mut disks = crashed_at(run, all - 2 * REGION);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, all - 2 * REGION, "two of three regions are there");
+    // Changes where it was copied are copied again after the next crash, unless every member had them durably.
+    run.wait(change(17, 3)).unwrap();
+    run.write(1, 4);
+    let mut disks = crashed_at(run, 4 * BLOCK);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, all - REGION, "a change, and a part");
+    run.until(Nanos::from_secs(1));
+    assert!(progress(&run).is_done);
+    let held = held(&mut run.disks());
+    assert!(held[0] == held[2] && held[2][1] == 4 && held[2][39] == 2, "{held:?}");
+}
+
+/// A copy that was left to itself while the mirror was used without it has no position.
+#[test]
+fn a_replacement_starts_again_if_the_mirror_was_used_without_it() {
+    let all = BLOCKS * BLOCK;
+    let mut disks = with_new(written(), BLOCKS).unwrap();
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    run.write(0, 2);
+    let mut disks = crashed_at(run, BLOCK);
+    let new = disks.pop().unwrap();
+    let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+    run.write(1, 3);
+    let mut disks = cut(run, &mut SplitMix::new(2));
+    disks.push(new);
+    let mut run = start(reopened(DURING, &mut disks).unwrap());
+    assert_eq!(progress(&run).left_bytes, all);
+    run.until(Nanos::from_secs(1));
+    let held = held(&mut run.disks());
+    assert!(held[0] == held[2] && held[2][..3] == [2, 3, 1], "{held:?}");
+}
+
+/// Power cuts again and again during one replacement: it ends as a member that has everything, and each life goes on with the one before.
+#[test]
+fn acknowledged_writes_survive_repeated_cuts_while_replacing() {
+    let (mut resumed, mut ended, mut lives) = (0, 0, 0);
+    for seed in 0..1500_u64 {
+        let mut random = SplitMix::new(seed);
+        let mut disks = with_new(written(), BLOCKS).unwrap();
+        let (mut flushed, mut version) = (vec![1; BLOCKS as usize], 1);
+        let mut is_done = false;
+        while !is_done {
+            // Alone or as a pair, as the member that is replaced is there or not.
+            let is_alone = seed % 3 == 0;
+            let text = if is_alone { "mirror:a,missing,n?replace=2" } else { DURING };
+            let old = if is_alone { disks[1].take() } else { None };
+            let mut run = start(reopened(text, &mut disks).unwrap());
+            // It is left out once its successor has everything.
+            let old = old.or_else(|| disks[1].take());
+            lives += 1;
+            let left = progress(&run).left_bytes;
+            resumed += u32::from(left < BLOCKS * BLOCK && left > 0);
+            let mut written = flushed.clone();
+            let cut_at = Nanos::from_micros(random.next_u64() % 2400);
+            let gap_us = if random.coin() { 200 } else { 900 };
+            while run.now < cut_at {
+                version += 1;
+                // Most are in one place, as those of a log are.
+                let is_anywhere = random.next_u64() % 8 == 0;
+                let at = random.next_u64() % if is_anywhere { BLOCKS } else { 4 };
+                run.wait(change(at, version)).unwrap();
+                written[at as usize] = version;
+                if random.coin() {
+                    run.wait(Command::Flush).unwrap();
+                    flushed.clone_from(&written);
+                }
+                run.until(run.now + Nanos::from_micros(random.next_u64() % gap_us));
+            }
+            run.send(9, change(random.next_u64() % BLOCKS, version + 1));
+            version += 1;
+            is_done = progress(&run).is_done;
+            if is_done {
+                // In order: after a crash its members would be made alike.
+                run.until(run.now + Nanos::from_secs(1));
+                run.mirror.leave();
+                run.until(run.now + Nanos::from_secs(1));
+                ended += u32::from(run.mirror.has_left());
+                disks = run.disks();
+                continue;
+            }
+            disks = cut(run, &mut random);
+            if disks.len() == 2 {
+                disks.insert(1, old);
+            }
+        }
+        let held = held(&mut [disks.remove(0), disks.pop().unwrap()]);
+        assert_eq!(held[0], held[1], "seed {seed}");
+        for (at, version) in flushed.iter().enumerate() {
+            assert!(held[1][at] >= *version, "seed {seed}: block {at}: {held:?}");
+        }
+    }
+    assert!(resumed > 150 && ended == 1500, "{resumed} of {lives} lives went on, {ended} ended");
+}
+
 #[test]
 fn a_member_that_is_away_is_replaced_as_well() {
     for text in ["mirror:a,missing,n?replace=2", DURING] {
@@ -137,7 +255,8 @@ fn acknowledged_writes_survive_cuts_while_replacing() {
         ended += u32::from(is_done);
         let mut disks = cut(run, &mut random);
         disks.iter_mut().flatten().for_each(|disk| disk.broken.set(false));
-        let (text, away): (&str, &[usize]) = match random.next_u64() % 5 {
+        let (text, away): (&str, &[usize]) = match random.next_u64() % 6 {
+            5 => ("mirror:missing,b", &[0, 2]),
             0 => (DURING, &[]),
             1 => ("mirror:a,n", &[1]),
             2 => ("mirror:a,b", &[2]),
@@ -146,18 +265,21 @@ fn acknowledged_writes_survive_cuts_while_replacing() {
         };
         let is_pair = ArraySpec::parse(text).unwrap().replaced().is_none();
         for place in away.iter().rev() {
-            if is_pair { drop(disks.remove(*place)) } else { disks[*place] = None }
+            let is_named = !is_pair || *place == 0;
+            if is_named { disks[*place] = None } else { drop(disks.remove(*place)) }
         }
         // Writes acknowledged while one failed may be on the other alone, which is away now.
         let is_too_much = match (fails, away) {
-            (Some(0), [1 | 2]) | (Some(1), [0]) => true,
+            (Some(0), [1 | 2]) | (Some(1), [0] | [0, 2]) => true,
             (Some(2), [0]) => !old_counts,
             _ => false,
         };
+        // Alone, the old member is refused as soon as a change may pass it by.
+        let may_be_refused = is_too_much || away == [0, 2];
         let mut run = match reopened(text, &mut disks) {
             Ok(mirror) => start(mirror),
             Err(message) => {
-                assert!(is_too_much, "seed {seed}, {text}: {message}");
+                assert!(may_be_refused, "seed {seed}, {text}: {message}");
                 refused += 1;
                 continue;
             }
@@ -174,7 +296,7 @@ fn acknowledged_writes_survive_cuts_while_replacing() {
             run.until(run.now + Nanos::from_secs(1));
         }
         let counts = run.mirror.members_left();
-        assert_eq!(counts, if away == [0] { 1 } else { 2 }, "seed {seed}, {text}");
+        assert_eq!(counts, if away.contains(&0) { 1 } else { 2 }, "seed {seed}, {text}");
     }
-    assert!(opened > 1200 && refused < 300 && ended > 200, "{opened}, {refused}, {ended}");
+    assert!(opened > 1000 && refused < 500 && ended > 200, "{opened}, {refused}, {ended}");
 }

@@ -5,8 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
+#[path = "attach/full_disk.rs"]
+mod full_disk;
 #[path = "attach/identity.rs"]
 mod identity;
+#[path = "attach/replacement_disks.rs"]
+mod replacement_disks;
 #[path = "attach/replacing.rs"]
 mod replacing;
 

@@ -143,6 +143,18 @@ pub trait Disk {
     fn resilvers(&self) -> Vec<Resilver> {
         self.below().map_or_else(Vec::new, Disk::resilvers)
     }
+
+    /// Closes a real disk that no command is outstanding on, so that others may open it. Later commands fail as on a disk that is gone.
+    fn release(&mut self) {
+        if let Some(below) = self.below_mut() {
+            below.release();
+        }
+    }
+
+    /// Releases members of mirrors that were replaced. Returns whether all of them are; one with a command outstanding is not yet.
+    fn release_replaced(&mut self) -> bool {
+        self.below_mut().is_none_or(Disk::release_replaced)
+    }
 }
 
 /// A disk whose kind is chosen at run time. It is that disk, and stands before none.
@@ -226,6 +238,14 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn resilvers(&self) -> Vec<Resilver> {
         (**self).resilvers()
+    }
+
+    fn release(&mut self) {
+        (**self).release();
+    }
+
+    fn release_replaced(&mut self) -> bool {
+        (**self).release_replaced()
     }
 }
 

@@ -78,7 +78,7 @@ pub use short_slices::ask_for_short_slices;
 pub use signals::block_signals;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
-use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
+use nearhead_disk::{AbsentDisk, Completion, Disk, Nanos, Properties, Submission};
 use pread_disk::PreadDisk;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -206,5 +206,9 @@ impl Disk for RealDisk {
 
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()
+    }
+
+    fn release(&mut self) {
+        self.disk = Box::new(AbsentDisk::new(&self.disk.properties().name));
     }
 }

@@ -142,6 +142,11 @@ impl<D: Disk> Lanes<D> {
         }
     }
 
+    /// Releases members of mirrors that were replaced, on any of them. Returns whether all of them are.
+    pub fn release_replaced(&mut self) -> bool {
+        self.all_mut().fold(true, |are_all, disk| disk.release_replaced() & are_all)
+    }
+
     /// Sides of mirrors may rest once nothing was written for so long ([`Disk::let_rest`]), on any of them.
     pub(crate) fn let_rest(&mut self, after: Option<Nanos>) {
         self.all_mut().for_each(|disk| disk.let_rest(after));

@@ -207,7 +207,8 @@ fn tell_waiting(place: &Place, facts: &Facts, begun: Instant) {
         let mut client = Client::connect_for(control, TELL_EVERY).ok()?;
         let report: StatusReport = client.ask("status").ok()?;
         let staged = ByteSize(report.state.staged_bytes);
-        Some(format!("{}, {staged} left to log", report.state.phase))
+        let why = report.health.reasons.first().map(|why| format!("; {why}"));
+        Some(format!("{}, {staged} left to log{}", report.state.phase, why.unwrap_or_default()))
     });
     note(&format!(
         "detaching {} for {:.0} s: waiting for its worker ({})",

@@ -98,6 +98,8 @@ struct Supervisor<'a> {
     pause: Duration,
     /// Workers that did not end in order after the device was taken away.
     endings: u32,
+    /// Number of those that gave a reason.
+    reasons: u32,
     sender: Sender<Event>,
 }
 
@@ -212,6 +214,7 @@ impl<'a> Supervisor<'a> {
             wanted: None,
             pause: PAUSE_MIN,
             endings: 0,
+            reasons: 0,
             sender,
             place: place.clone(),
         };

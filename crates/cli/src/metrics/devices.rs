@@ -2,7 +2,8 @@
 
 use super::exposition::{Exposition, Kind};
 use crate::report::{
-    DeviceReport, Link, LogDisk, MirrorReport, RestCommandReport, SideReport, StatusReport,
+    DeviceReport, Link, LogDisk, MirrorReport, ReplacingReport, RestCommandReport, SideReport,
+    StatusReport,
 };
 use std::fmt::Display;
 
@@ -163,7 +164,7 @@ fn each_side(report: &StatusReport, mut tell: impl FnMut(&[(&str, &str)], &SideR
     }
 }
 
-/// How far the members of mirrors are apart.
+/// Differences between the members of mirrors, and progress of a replacement.
 pub(super) fn mirrors(all: &mut Exposition, report: &StatusReport) {
     if report.devices.iter().all(|device| device.mirrors.is_empty()) {
         return;
@@ -178,13 +179,53 @@ pub(super) fn mirrors(all: &mut Exposition, report: &StatusReport) {
     ];
     for (name, help, value) in values {
         let mut family = all.family(name, Kind::Gauge, help);
-        for device in &report.devices {
-            let lane = lane(device);
-            for (mirror, told) in device.mirrors.iter().enumerate() {
-                let mirror = mirror.to_string();
-                let labels = [("lane", lane.as_str()), ("mirror", &mirror), ("disk", &told.path)];
-                family.sample(&labels, value(told));
-            }
+        each_mirror(report, |labels, mirror| {
+            let [lane, number, disk] = labels;
+            family.sample(&[lane, number, disk], value(mirror));
+        });
+    }
+    replacements(all, report);
+}
+
+/// Every mirror of every device, with its labels.
+fn each_mirror(report: &StatusReport, mut visit: impl FnMut([(&str, &str); 3], &MirrorReport)) {
+    for device in &report.devices {
+        let lane = lane(device);
+        for (number, mirror) in device.mirrors.iter().enumerate() {
+            let number = number.to_string();
+            visit([("lane", &lane), ("mirror", &number), ("disk", &mirror.path)], mirror);
         }
+    }
+}
+
+/// Progress of a member that replaces another one, while one does.
+fn replacements(all: &mut Exposition, report: &StatusReport) {
+    let mut mirrors = report.devices.iter().flat_map(|device| &device.mirrors);
+    if mirrors.all(|mirror| mirror.replacing.is_none()) {
+        return;
+    }
+    let values: [(&str, &str, Value<ReplacingReport, u64>); 3] = [
+        (
+            "mirror_replacing_size_bytes",
+            "Bytes that a disk which replaces a member of a mirror is to hold",
+            |replacing| replacing.size_bytes,
+        ),
+        ("mirror_replacing_left_bytes", "Bytes of them still to be copied", |replacing| {
+            replacing.left_bytes
+        }),
+        (
+            "mirror_replacing_failed",
+            "1 once that disk has failed and is used no more",
+            |replacing| u64::from(replacing.failed.is_some()),
+        ),
+    ];
+    for (name, help, value) in values {
+        let mut family = all.family(name, Kind::Gauge, help);
+        each_mirror(report, |[lane, number, disk], mirror| {
+            if let Some(replacing) = &mirror.replacing {
+                let new = ("new", replacing.new.as_str());
+                family.sample(&[lane, number, disk, new], value(replacing));
+            }
+        });
     }
 }

@@ -367,7 +367,7 @@ fn finish<'a>(
             hangup.tell();
             manager.alive(context.now, || commands::in_a_line(context));
             context.service.tell(context.now, shutdown_max);
-            context.service.check_replacing(context.now);
+            context.service.check_replacing();
             context.service.take_turns(context.now);
             context.service.look_who_rests(context.now);
             if desk.take_stop()

@@ -1,7 +1,7 @@
 //! Replacing a member of a mirror while the volume is served: the volume is stopped in order, opened again with the new disk behind the
-//! members, and served on while the mirror copies; once the new disk has everything, it is opened again without the old one.
+//! members, and served on while the mirror copies; once the new disk has everything, the mirror releases the old one.
 //!
-//! Clients wait twice for as long as an orderly stop and a start take, and get no error. What stays true:
+//! Clients wait once, for as long as an orderly stop and a start take, and get no error. What stays true:
 //! - what cannot be done is refused before anything is stopped, where that can be known; else the volume goes on as it was;
 //! - the supervisor of an attached volume names the new disk to later workers before the volume writes to it, so a worker that is killed at
 //!   any moment is followed by one that goes on with the replacement;
@@ -30,10 +30,6 @@ enum Phase {
     Opening(Result<(), String>),
     /// The mirror copies.
     Copying,
-    /// The volume is stopping, to be opened without the old member.
-    Closing,
-    /// The volume is opening without the old member.
-    Reopening,
 }
 
 /// Replaces members of mirrors of one volume, one at a time.
@@ -136,10 +132,7 @@ impl Replacer {
             Phase::Stopping if opened.is_at_rest() => {
                 self.phase = self.open_with_both(&replacement, &stages, opened, now);
             }
-            Phase::Closing if opened.is_at_rest() => {
-                self.phase = self.open_without_old(&stages, opened, now);
-            }
-            Phase::Stopping | Phase::Closing if has_failed => {
+            Phase::Stopping if has_failed => {
                 self.phase = self.failed("the volume failed; see its log");
             }
             Phase::Opening(outcome) if !opened.is_reopening() => match outcome {
@@ -153,12 +146,6 @@ impl Replacer {
                 }
                 Err(problem) => self.phase = self.failed(&problem),
             },
-            Phase::Reopening if !opened.is_reopening() => {
-                let report = ReplaceReport { done: true, ..self.report(&replacement, None) };
-                let Replacement { old, new, .. } = &replacement;
-                note(&format!("{new} has replaced {old}, which is used no more"));
-                self.phase = Phase::Ended(Some(Ok(Box::new(report))));
-            }
             other => self.phase = other,
         }
     }
@@ -208,26 +195,8 @@ impl Replacer {
         }
     }
 
-    /// The volume is at rest, and the new disk has everything.
-    fn open_without_old(&mut self, stages: &Stages, opened: &mut Opened, now: Nanos) -> Phase {
-        let devices = self.devices.clone();
-        let change = || -> Result<(Target, DeviceNames), String> {
-            let after = devices.open_as(&stages.after);
-            // The labels say the same with the old member named.
-            let opened = after.map(|target| (target, stages.after.clone()));
-            opened.or_else(|problem| {
-                note(&problem);
-                Ok((devices.open_as(&stages.during)?, stages.during.clone()))
-            })
-        };
-        match exchange(&self.devices, opened, now, change) {
-            Ok(()) => Phase::Reopening,
-            Err(problem) => self.failed(&problem),
-        }
-    }
-
-    /// Checks the progress of the mirror: ends the replacement if the new disk failed, or opens the volume without the old member.
-    fn check(&mut self, progress: Option<ReplacingReport>, opened: &mut Opened, now: Nanos) {
+    /// Checks the progress of the mirror: ends the replacement if the new disk failed, or has everything and the old member is released.
+    fn check(&mut self, progress: Option<ReplacingReport>, opened: &mut Opened) {
         let (Phase::Copying, Some((position, replacement))) =
             (&self.phase, self.replacement.clone())
         else {
@@ -242,9 +211,14 @@ impl Replacer {
                 "{} failed and is used no more: {problem}; the mirror goes on without it",
                 replacement.new
             ));
-        } else if progress.is_done && opened.rest(now) {
+        } else if progress.is_done && opened.volume_mut().lanes_mut().release_replaced() {
             self.rename(&stages, &stages.after);
-            self.phase = Phase::Closing;
+            // Those of the opening describe the copy.
+            self.devices.exchanged(stages.after.clone(), Vec::new());
+            let report = ReplaceReport { done: true, ..self.report(&replacement, None) };
+            let Replacement { old, new, .. } = &replacement;
+            note(&format!("{new} has replaced {old}, which is used no more"));
+            self.phase = Phase::Ended(Some(Ok(Box::new(report))));
         }
     }
 

@@ -11,13 +11,13 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const MEMBER_BYTES: u64 = 128 << 20;
+pub(crate) const MEMBER_BYTES: u64 = 128 << 20;
 /// Bytes of a member's label.
-const LABEL_BYTES: u64 = 8 << 10;
+pub(crate) const LABEL_BYTES: u64 = 8 << 10;
 /// Longest time that a copy may take: it goes on at 10 MiB/s while it is written to.
 const COPY_MAX: Duration = Duration::from_secs(120);
 
-fn sparse(scratch: &Scratch, name: &str, bytes: u64) -> String {
+pub(crate) fn sparse(scratch: &Scratch, name: &str, bytes: u64) -> String {
     File::create(scratch.path(name)).unwrap().set_len(bytes).unwrap();
     scratch.text(name)
 }
@@ -38,6 +38,32 @@ fn stopped_while_copying(attached: &Attached<'_>) -> Pid {
             return worker;
         }
         assert!(!found["ok"]["under_way"].is_null(), "{found}");
+    }
+}
+
+/// Waits until at most `left` bytes are to be copied, and kills the worker there.
+fn killed_at(attached: &Attached<'_>, left: u64) {
+    let worker = attached.last_worker();
+    loop {
+        let found = ask_worker(attached, "replaced");
+        let found = found["ok"]["under_way"]["progress"]["left_bytes"].as_u64();
+        if found.is_some_and(|found| found <= left) {
+            let metrics = ask_worker(attached, "metrics").to_string();
+            assert!(metrics.contains("nearhead_mirror_replacing_left_bytes"), "{metrics}");
+            return kill_process(worker, Signal::KILL).unwrap();
+        }
+    }
+}
+
+/// Bytes that the next worker has still to copy when it begins.
+fn left_at_next_start(attached: &Attached<'_>) -> u64 {
+    attached.answering_worker();
+    loop {
+        let found = ask_worker(attached, "replaced");
+        let progress = &found["ok"]["under_way"]["progress"];
+        if let Some(left) = progress["left_bytes"].as_u64() {
+            return left;
+        }
     }
 }
 
@@ -196,4 +222,36 @@ fn a_replacement_goes_on_after_workers_are_killed() {
     drop(device);
     alone.detach(&[]);
     run_ok(&scratch, &["check", &pair(&n)]);
+}
+
+/// Notes of the progress are 8 MiB apart on members of 128 MiB.
+#[test]
+fn a_killed_worker_costs_a_replacement_what_was_not_noted() {
+    let scratch = Scratch::new("attach-resume");
+    if !can_attach() {
+        return;
+    }
+    let [a, b, n] = ["a.img", "b.img", "n.img"].map(|name| sparse(&scratch, name, MEMBER_BYTES));
+    let target = format!("mirror:{a},{b}");
+    run_ok(&scratch, &["create", &target, "--group-size", "8MiB"]);
+    let name = format!("t{}-resume", std::process::id());
+    let attached = Attached { scratch: &scratch, name, target };
+    attached.attach(&[]);
+    run_json(&scratch, &["replace", &attached.name, &b, &n, "--no-wait"]);
+    let mut model = vec![0; 64];
+    copied_while_written(&attached, &format!("mirror:{a},{n}"), &mut model, || {
+        for left_mib in [88, 48] {
+            killed_at(&attached, left_mib << 20);
+            let left = left_at_next_start(&attached);
+            assert!(left < (left_mib + 24) << 20, "{left} of {left_mib} MiB are left");
+        }
+    });
+    attached.detach(&[]);
+    let content = |name: &str| {
+        let mut bytes = std::fs::read(name).unwrap();
+        bytes.truncate((MEMBER_BYTES - LABEL_BYTES) as usize);
+        bytes
+    };
+    assert!(content(&a) == content(&n), "the new member is alike");
+    run_ok(&scratch, &["check", &format!("mirror:missing,{n}")]);
 }

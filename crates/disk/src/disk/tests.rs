@@ -28,6 +28,7 @@ struct Telling {
     is_left: bool,
     rests_after: Option<Nanos>,
     woken_at: Option<Nanos>,
+    is_released: bool,
 }
 
 impl Telling {
@@ -44,6 +45,7 @@ impl Telling {
             is_left: false,
             rests_after: None,
             woken_at: None,
+            is_released: false,
         }
     }
 }
@@ -131,6 +133,14 @@ impl Disk for Telling {
 
     fn resilvers(&self) -> Vec<Resilver> {
         vec![Resilver { name: "pair".to_owned(), dirty_bytes: 5, left_bytes: 7, replacing: None }]
+    }
+
+    fn release(&mut self) {
+        self.is_released = true;
+    }
+
+    fn release_replaced(&mut self) -> bool {
+        self.is_released
     }
 }
 
@@ -231,6 +241,9 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     disk.expect_writes(Nanos(8));
     assert_eq!(disk.sides(Nanos(9)), [side(None)]);
     assert_eq!(disk.resilvers()[0].left_bytes, 7);
+    assert!(!disk.release_replaced());
+    disk.release();
+    assert!(disk.release_replaced());
 }
 
 #[test]
@@ -261,6 +274,8 @@ fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
     assert_eq!(disk.run_at(512), Run::UNKNOWN);
     assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
     assert!(!disk.is_absent() && disk.resilvers().is_empty());
+    disk.release();
+    assert!(disk.release_replaced(), "none is held");
     disk.kick();
     assert!(disk.start_over().is_ok());
     assert!(disk.has_left(), "there is nothing to put down");

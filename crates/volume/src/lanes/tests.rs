@@ -19,6 +19,7 @@ struct Device {
     starts_over: u32,
     rests_after: Option<Nanos>,
     expected_at: Vec<Nanos>,
+    releases: u32,
 }
 
 fn device(name: &str) -> Device {
@@ -34,6 +35,7 @@ fn device(name: &str) -> Device {
         starts_over: 0,
         rests_after: None,
         expected_at: Vec::new(),
+        releases: 0,
     }
 }
 
@@ -119,6 +121,13 @@ impl Disk for Device {
 
     fn resilvers(&self) -> Vec<nearhead_disk::Resilver> {
         Vec::new()
+    }
+
+    fn release(&mut self) {}
+
+    fn release_replaced(&mut self) -> bool {
+        self.releases += 1;
+        self.releases > 1
     }
 }
 
@@ -249,4 +258,13 @@ fn what_may_rest_is_said_to_all_of_them_and_writes_are_expected_of_the_one_that_
         assert_eq!((device.properties.name.as_str(), device.expected_at.len()), (name, 1));
     }
     assert!(lanes.at_mut(Lane::data(2)).is_none());
+}
+
+#[test]
+fn replaced_members_are_released_on_all_devices() {
+    let mut lanes = both().with_data(vec![device("one"), device("other")]).unwrap();
+    lane(&mut lanes, 1).releases = 1;
+    assert!(!lanes.release_replaced(), "of all but one a member is busy");
+    assert!(lanes.release_replaced());
+    assert!(lanes.all().all(|device| device.releases > 1));
 }

@@ -16,6 +16,8 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Number of workers that may fail to end in order once the device was taken away.
 const ENDINGS_MAX: u32 = 3;
+/// Number of those that may give a reason, such as a full file system, for which each waited up to ten seconds.
+const REASONS_MAX: u32 = 2;
 
 /// An upgrade under way.
 pub(super) struct Upgrade {
@@ -110,7 +112,9 @@ impl Supervisor<'_> {
                 return Ok(true);
             }
             self.endings += 1;
-            if self.endings == ENDINGS_MAX || self.facts.is_none() {
+            self.reasons += u32::from(self.problem.is_some());
+            let is_last = self.endings == ENDINGS_MAX || self.reasons == REASONS_MAX;
+            if is_last || self.facts.is_none() {
                 let problem = self.problem.take().map(|problem| format!(" ({problem})"));
                 let durable = if self.place.keeps_nothing() {
                     "; all that was answered is durable, and the next start recovers it"

@@ -95,12 +95,12 @@ impl Served {
     }
 
     /// Checks the progress of the copy; called at intervals.
-    pub(in crate::serve) fn check_replacing(&mut self, now: Nanos) {
+    pub(in crate::serve) fn check_replacing(&mut self) {
         if !matches!(self.replacing.phase, Phase::Copying) {
             return;
         }
         let progress = self.replacing_progress();
-        self.drive_replacer(|replacer, opened| replacer.check(progress, opened, now));
+        self.drive_replacer(|replacer, opened| replacer.check(progress, opened));
     }
 
     /// Finds the backing files again if `act` changed the names of the devices.
