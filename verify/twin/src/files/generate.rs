@@ -60,7 +60,7 @@ pub fn generate(seed: u64, count: usize, without: &[Kind]) -> Vec<FilesAct> {
         ["d", "e", "d/f"].map(|path| FilesAct::Call(0, Call::new("mkdir", &[path, "777"]))).into();
     while acts.len() < count {
         let (act, kind) = draw.act();
-        let cuts_power = act == FilesAct::Kill && acts.len() % 2 == 0;
+        let cuts_power = act == FilesAct::Kill && acts.len().is_multiple_of(2);
         if cuts_power && !without.contains(&Kind::Power) {
             acts.push(FilesAct::PowerCut(draw.number));
         } else if kind.is_none_or(|kind| !without.contains(&kind)) {
