@@ -55,6 +55,7 @@ enum FilesKind {
     Flags,
     Mappings,
     Overlay,
+    EmptyChown,
 }
 
 impl FilesArgs {
@@ -125,6 +126,7 @@ impl FilesArgs {
             FilesKind::Flags => generate::Kind::Flags,
             FilesKind::Mappings => generate::Kind::Mappings,
             FilesKind::Overlay => generate::Kind::Overlay,
+            FilesKind::EmptyChown => generate::Kind::EmptyChown,
         });
         let is_file = self.medium.kind() == MediumKind::File;
         kinds.chain(is_file.then_some(generate::Kind::Power)).collect()

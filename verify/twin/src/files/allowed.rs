@@ -39,7 +39,7 @@ pub const ALLOWED: [Allowed; 9] = [
     },
     Allowed {
         name: "reads from the cache",
-        sentence: "The time of access stays where the kernel answers a read from its cache.",
+        sentence: "The time of access stays where the kernel answers a read from its cache, and moves with a later one.",
         reason: "FUSE passes no such read to the daemon.",
     },
     Allowed {
