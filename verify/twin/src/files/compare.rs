@@ -61,8 +61,15 @@ pub fn attributes(oracle: &Seen<'_>, subject: &Seen<'_>) -> Step {
                 node(path, expected, found)?;
                 let (mut old, mut new) = (oracle.changes(expected), subject.changes(found));
                 // The same exact value: an earlier look may have moved one side's time of access alone.
-                for index in (0..4).filter(|index| expected.times[*index] == found.times[*index]) {
-                    (old[index], new[index]) = (Change::Stayed, Change::Stayed);
+                // A file that had no name before: its times are of earlier acts.
+                let is_first_seen = !oracle.before.contains_key(&expected.ino)
+                    && !subject.before.contains_key(&found.ino);
+                for index in 0..4 {
+                    let are_earlier =
+                        matches!((old[index], new[index]), (Change::To(_), Change::To(_)));
+                    if expected.times[index] == found.times[index] || is_first_seen && are_earlier {
+                        (old[index], new[index]) = (Change::Stayed, Change::Stayed);
+                    }
                 }
                 let earlier = subject.before.get(&found.ino).and_then(|times| times[0]);
                 let lags = earlier < expected.times[0];
