@@ -39,7 +39,7 @@ pub const ALLOWED: [Allowed; 9] = [
     },
     Allowed {
         name: "reads from the cache",
-        sentence: "The time of access stays where the kernel answers a read from its cache.",
+        sentence: "The time of access stays where the kernel answers a read from its cache, and moves with a later one.",
         reason: "FUSE passes no such read to the daemon.",
     },
     Allowed {
@@ -49,8 +49,8 @@ pub const ALLOWED: [Allowed; 9] = [
     },
     Allowed {
         name: "data ranges",
-        sentence: "`SEEK_DATA` may report data where ext4 reports a hole that reads as zeros.",
-        reason: "POSIX allows it; written zeros that wait in memory count as data.",
+        sentence: "`SEEK_DATA` may report data or a hole where ext4 reports the other and the bytes are zeros.",
+        reason: "POSIX allows both; zeros that wait in memory count as data, blocks that were zeroed in place do not.",
     },
     Allowed {
         name: "attributes of statx",
@@ -69,7 +69,7 @@ pub const ALLOWED: [Allowed; 9] = [
     },
     Allowed {
         name: "kind of an immutable node",
-        sentence: "`rmdir`, `unlink` and `rename` of an immutable or append-only node of another kind fail with ENOTDIR or EISDIR, not EPERM.",
+        sentence: "Where flags forbid `rmdir`, `unlink` or `rename`, a node of the wrong kind fails with ENOTDIR or EISDIR, not EPERM.",
         reason: "The kernel compares kinds before it asks the daemon, which knows the flags.",
     },
     Allowed {

@@ -51,7 +51,15 @@ pub enum Kind {
     Mappings,
     /// Files without a name, and whiteouts.
     Overlay,
+    /// Changes of owner that name neither owner nor group.
+    EmptyChown,
 }
+
+/// Kinds of acts that show a fault today, each with a script that shows it. Scripts leave them out; a row that shows none any
+/// more fails its test.
+///
+/// FUSE sends `chown(path, -1, -1)` as a change of nothing, as it does before some writes, and it moves no time of change.
+pub const NOT_YET: [(Kind, &str); 1] = [(Kind::EmptyChown, "fill a 1 10\nchown a - -")];
 
 /// The script of `count` acts that `seed` names, without the kinds in `without`.
 pub fn generate(seed: u64, count: usize, without: &[Kind]) -> Vec<FilesAct> {
@@ -60,15 +68,19 @@ pub fn generate(seed: u64, count: usize, without: &[Kind]) -> Vec<FilesAct> {
         ["d", "e", "d/f"].map(|path| FilesAct::Call(0, Call::new("mkdir", &[path, "777"]))).into();
     while acts.len() < count {
         let (act, kind) = draw.act();
-        let cuts_power = act == FilesAct::Kill && acts.len() % 2 == 0;
+        let cuts_power = act == FilesAct::Kill && acts.len().is_multiple_of(2);
         if cuts_power && !without.contains(&Kind::Power) {
             acts.push(FilesAct::PowerCut(draw.number));
-        } else if kind.is_none_or(|kind| !without.contains(&kind)) {
+        } else if kind.is_none_or(|kind| !without.contains(&kind) && !is_not_yet(kind)) {
             acts.push(act);
         }
     }
     acts.push(FilesAct::Look);
     acts
+}
+
+fn is_not_yet(kind: Kind) -> bool {
+    NOT_YET.iter().any(|row| row.0 == kind)
 }
 
 struct Draw {
@@ -149,7 +161,9 @@ impl Draw {
             33 => ("chmod", vec![path, mode], None),
             34 => {
                 let ids = ["0", "1000", "1001", "-"];
-                ("chown", vec![path, own(self.pick(&ids)), own(self.pick(&ids))], None)
+                let owner = [self.pick(&ids), self.pick(&ids)];
+                let kind = (owner == ["-", "-"]).then_some(Kind::EmptyChown);
+                ("chown", vec![path, own(owner[0]), own(owner[1])], kind)
             }
             35 | 36 => ("utimes", vec![path, own(self.pick(&TIMES)), own(self.pick(&TIMES))], None),
             37 => {

@@ -230,9 +230,12 @@ impl Files {
         Ok(())
     }
 
-    /// Whether flags of a node that the call names explain the difference, as the list allows.
+    /// Whether flags of a node that the call names, or of its folder, explain the difference, as the list allows.
     fn is_refused_alike(&self, call: &Call, expected: &Outcome, found: &Outcome) -> bool {
-        let paths = call.paths().into_iter().map(str::to_owned).collect();
+        let folder =
+            |path: &str| path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
+        let paths = call.paths().into_iter().flat_map(|path| [path.to_owned(), folder(path)]);
+        let paths = paths.collect();
         let forbids = |flags: u32| {
             IFlags::from_bits_retain(flags).intersects(IFlags::IMMUTABLE | IFlags::APPEND)
         };

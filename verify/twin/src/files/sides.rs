@@ -10,6 +10,7 @@ use crate::side::Side;
 use crate::tools;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,8 +46,10 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Unmounts it.
+    /// Unmounts it, and makes everything durable first: a copy of the mount in another namespace may keep it alive.
     pub fn unmount(&mut self) -> Result<(), String> {
+        let synced = File::open(&self.root).and_then(|root| Ok(rustix::fs::syncfs(root)?));
+        synced.map_err(|error| format!("{}: {error}", self.root.display()))?;
         self.mounted.take().map_or(Ok(()), Mounted::unmount)
     }
 

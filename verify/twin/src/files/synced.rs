@@ -201,7 +201,9 @@ impl Synced {
         let moves_directory = both
             .iter()
             .any(|path| noted.node(path).is_some_and(|node| node.kind() == FileType::Directory));
-        both.iter().for_each(|path| self.touch(noted, path));
+        for path in both {
+            self.touch(noted, path);
+        }
         if moves_directory {
             self.moved.extend(both.map(|path| format!("{path}/")));
         }
@@ -218,7 +220,9 @@ impl Synced {
         let gone = self.nodes.remove(path).unwrap_or_default();
         let inodes: Vec<u64> =
             gone.iter().filter_map(|state| Some(state.node.as_ref()?.ino)).collect();
-        inodes.iter().for_each(|ino| self.forget_inode(*ino));
+        for ino in &inodes {
+            self.forget_inode(*ino);
+        }
         if inodes.is_empty() {
             // It may be another name of any node with several.
             let has_one_name = |state: &State| {

@@ -103,9 +103,9 @@ pub fn run(
     let scratch = Scratch::new(&settings.folder)?;
     tools::ok("chmod", &["711".as_ref(), scratch.0.as_os_str()])?;
     let mut source = tools::command("sh", &["-c", SOURCE]);
-    let made = source.current_dir(&scratch.0).output().map_err(|error| error.to_string())?;
-    if !made.status.success() {
-        return Err(format!("source tree: {}", tools::words_of(&made)));
+    let output = source.current_dir(&scratch.0).output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("source tree: {}", tools::words_of(&output)));
     }
     let (medium, mode) = (settings.medium, &settings.mode);
     let subject = Ours::new(&settings.nearhead, &scratch.0, IMAGE_BYTES, medium, mode)?;
