@@ -150,7 +150,7 @@ fn acknowledged_writes_survive_repeated_cuts_while_replacing() {
             while run.now < cut_at {
                 version += 1;
                 // Most are in one place, as those of a log are.
-                let is_anywhere = random.next_u64() % 8 == 0;
+                let is_anywhere = random.next_u64().is_multiple_of(8);
                 let at = random.next_u64() % if is_anywhere { BLOCKS } else { 4 };
                 run.wait(change(at, version)).unwrap();
                 written[at as usize] = version;

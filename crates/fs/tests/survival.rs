@@ -365,6 +365,22 @@ impl Life {
         );
     }
 
+    /// Every inode without a name is freed with its last reference in both worlds.
+    fn forget_all(&mut self) {
+        while let Some(held) = self.held.pop() {
+            self.act(
+                FsOperation::Forget { ino: held.plain, count: 1 },
+                FsOperation::Forget { ino: held.killed, count: 1 },
+            );
+        }
+        self.kill();
+        let free = |client: &mut Client| match client.ask(FsOperation::Statistics) {
+            Ok(Answer::Statistics(found)) => found.free_inodes,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(free(&mut self.plain), free(&mut self.killed), "{}: free inodes", self.told);
+    }
+
     fn sync(&mut self) {
         if self.below(3) == 0 {
             self.act(FsOperation::SyncAll, FsOperation::SyncAll);
@@ -422,6 +438,7 @@ fn a_killed_process_shows_the_same_through_the_next() {
                 life.compare();
             }
         }
+        life.forget_all();
         assert!(life.log.bytes() < 64 << 20, "{}: {} bytes", life.told, life.log.bytes());
         kills += life.kills;
     }

@@ -19,11 +19,12 @@ const LIBRARY_VARIABLE: &str = "NEARHEAD_PRELOAD";
 const LIBRARY: &str = "libnearhead_preload.so";
 
 /// Programs that are known to skip zeros behind the content of their logs, by the names of their files:
-/// those of RocksDB, whose reader ends at a header of zeros. A test kills each.
+/// those of `RocksDB`, whose reader ends at a header of zeros. A test kills each.
 const SKIP_ZEROS: [&str; 2] = ["db_bench", "ldb"];
 
 /// Arguments of `nearhead run`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// Files that are logs, as a pattern (*, ?, **): a name, or a path; may be given several times
     #[arg(long, value_name = "PATTERN")]
@@ -158,7 +159,7 @@ fn repair_one(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match repair(path).map_err(|error| format!("run: --repair: {shown}: {error}"))? {
         Settled::Cut(bytes) => {
-            nearhead_output::say(&format!("{shown}: cut to its content, {bytes} bytes"))
+            nearhead_output::say(&format!("{shown}: cut to its content, {bytes} bytes"));
         }
         Settled::Unmarked | Settled::Changed => {
             nearhead_output::say(&format!(
