@@ -165,11 +165,11 @@ mod tests {
 
     /// Sizes, times, numbers, addresses and names that nobody can know beforehand.
     #[rustfmt::skip]
-    const GUESSES: [&str; 53] = [
+    const GUESSES: [&str; 55] = [
         "below_cylinder", "bulk", "bulk_share", "bytes_per_inode", "checkpoint_coordinate", "checkpoint_idle",
         "checkpoint_memory", "checkpoint_period", "checkpoint_permits", "checkpoint_window", "connections_max", "data_size",
         "device", "durable_p99", "export", "group_size", "grow_to", "grown_from",
-        "http", "label", "len", "limit", "loads", "log",
+        "guardian", "guardian_of", "http", "label", "len", "limit", "loads", "log",
         "log_size", "map_memory", "metrics", "name", "nice", "offset",
         "read_cache", "rest_mirrors", "scratch", "scratch_at", "seconds", "seed",
         "shutdown_max", "size", "snapshot_period", "socket_group", "socket_mode", "span",
