@@ -188,8 +188,8 @@ impl Copies {
 
     /// Whether who lacks something may be copied to: not before the labels say that nobody goes by it.
     pub(super) fn may_copy(&self) -> bool {
-        let is_told = self.keeper.as_ref().is_none_or(Keeper::has_told);
-        !self.only_looks && (is_told || self.any_unsure())
+        let is_labelled = self.keeper.as_ref().is_none_or(Keeper::has_told);
+        !self.only_looks && (is_labelled || self.any_unsure())
     }
 
     /// The regions in which a member that is behind may differ from the others, if that is known. What changes from now on it is

@@ -99,12 +99,12 @@ fn progress_is_noted_after_every_gibibyte_was_flushed_and_goes_on_there() {
             .collect()
     };
     let step = |run: &mut Run<Scripted>| run.until(run.now + Nanos::from_millis(1));
-    let mut told: Vec<(u64, u64, u64)> = Vec::new();
-    while told.is_empty() {
+    let mut labelled: Vec<(u64, u64, u64)> = Vec::new();
+    while labelled.is_empty() {
         step(&mut run);
-        told = noted(&run);
+        labelled = noted(&run);
     }
-    assert_eq!(told[0].0, GIB);
+    assert_eq!(labelled[0].0, GIB);
     run.until(run.now + Nanos::from_millis(2));
     // Stopped there, it goes on behind what was noted.
     let mut disks = run.disks();
@@ -117,10 +117,10 @@ fn progress_is_noted_after_every_gibibyte_was_flushed_and_goes_on_there() {
     let asked = run.mirror.member(0).asked();
     let copied: Vec<u64> = asked[reopened_after..].iter().filter_map(Asked::changes_at).collect();
     assert_eq!(copied, (GIB..size).step_by(1 << 20).collect::<Vec<_>>());
-    let told: Vec<_> =
+    let labelled: Vec<_> =
         labels(&asked[reopened_after..]).iter().map(|(.., label)| label.synced_bytes).collect();
     let noted = (2..=16).map(|gib| gib * GIB).chain([size]);
-    assert_eq!(told, noted.collect::<Vec<_>>());
+    assert_eq!(labelled, noted.collect::<Vec<_>>());
     // A newer label lies where its sequence says, and never has the sequence of the one before it.
     for index in 0..2 {
         let asked = run.mirror.member(index).asked();

@@ -197,7 +197,7 @@ impl Keeper {
 
     /// Whether the labels of the members that count say everything.
     pub(super) fn has_told(&self) -> bool {
-        self.told == self.changes && self.missed.is_told() && self.wave.is_none()
+        self.told == self.changes && self.missed.is_labelled() && self.wave.is_none()
     }
 
     pub(super) fn missed(&self) -> &Missed {
@@ -218,7 +218,7 @@ impl Keeper {
     }
 
     /// All but `regions` was copied to the disk that replaces a member, and flushed there and where it was read: the labels may say so.
-    /// What changed since the last flush that was answered, and `under_way`, may be lost on either.
+    /// Changes since the last flush that was answered, and `under_way`, may be lost on either.
     pub(super) fn copied(
         &mut self,
         mut regions: Regions,
@@ -228,14 +228,14 @@ impl Keeper {
             regions.merge(&unflushed);
             under_way.for_each(|bytes| regions.add(&bytes));
             self.missed.keep_only(&regions);
-            self.failed &= self.missed.is_told();
+            self.failed &= self.missed.is_labelled();
         }
     }
 
     /// These bytes are going to change: labels are to say so, if any member will miss it.
     pub(super) fn expect(&mut self, bytes: &Range<u64>) {
         self.missed.add(bytes);
-        self.failed &= self.missed.is_told();
+        self.failed &= self.missed.is_labelled();
     }
 
     /// A member that has everything gets nothing more; `under_way` changes.
@@ -415,7 +415,7 @@ impl Keeper {
         // Whether the last label landed is not known: whatever comes is marked anew.
         (self.in_use, self.is_marked) = (true, false);
         self.missed.end_telling(false);
-        self.changes += u64::from(self.told == self.changes && self.missed.is_told());
+        self.changes += u64::from(self.told == self.changes && self.missed.is_labelled());
         std::mem::take(&mut self.held)
     }
 

@@ -20,8 +20,8 @@ impl Copies {
     /// Lets the labels say what changed, unless nothing may change. Not while a member that counts is being made
     /// like another: cut in the middle of that it would be torn, and could be the one to go by from then on.
     pub(super) fn tell_labels<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let is_told = self.keeper.as_ref().is_none_or(Keeper::has_told);
-        if is_told || self.only_looks || self.repairs(core) {
+        let is_labelled = self.keeper.as_ref().is_none_or(Keeper::has_told);
+        if is_labelled || self.only_looks || self.repairs(core) {
             return;
         }
         if let Some(keeper) = &mut self.keeper {

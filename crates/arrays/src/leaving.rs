@@ -69,8 +69,8 @@ impl Copies {
     pub(super) fn release_marked<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         for (id, class, command) in std::mem::take(&mut self.unmarked) {
             let bytes = bytes_of(&command).unwrap_or(0..0);
-            let is_told = |keeper: &Keeper| keeper.is_marked() && keeper.missed().tells(&bytes);
-            if self.keeper.as_ref().is_some_and(is_told) {
+            let is_labelled = |keeper: &Keeper| keeper.is_marked() && keeper.missed().tells(&bytes);
+            if self.keeper.as_ref().is_some_and(is_labelled) {
                 self.send_or_hold(core, id, class, command);
                 continue;
             }

@@ -29,19 +29,25 @@ pub(super) struct Missed {
     copy: Option<u32>,
     regions: Regions,
     /// As the labels of all members that count say for certain.
-    told: Regions,
+    labelled: Regions,
     /// As the labels that are being written say.
-    telling: Option<Regions>,
+    labelling: Option<Regions>,
 }
 
 impl Missed {
     /// Nobody is known to have missed anything.
     pub(super) fn nothing(member_bytes: u64) -> Self {
         let regions = Regions::new(member_bytes);
-        Self { since: [0; MEMBERS_MAX], copy: None, told: regions.clone(), regions, telling: None }
+        Self {
+            since: [0; MEMBERS_MAX],
+            copy: None,
+            labelled: regions.clone(),
+            regions,
+            labelling: None,
+        }
     }
 
-    /// What is known of the members, of so many bytes, of a mirror that is opened, `found` before its labels are written again.
+    /// Knowledge about the members, of `member_bytes` each, when a mirror is opened: `found` are its labels before they are written again.
     /// `successor` is the label of a disk that replaces a member.
     pub(super) fn at_opening(
         member_bytes: u64,
@@ -87,7 +93,7 @@ impl Missed {
         }
         missed.tidy();
         // The labels that are written before the mirror is used say so.
-        missed.told = missed.regions.clone();
+        missed.labelled = missed.regions.clone();
         missed
     }
 
@@ -112,7 +118,7 @@ impl Missed {
             self.copy = Some(number);
             self.regions.add(&(0..member_bytes));
             // The labels that are written before the mirror is used say so.
-            self.told = self.regions.clone();
+            self.labelled = self.regions.clone();
         }
     }
 
@@ -168,8 +174,8 @@ impl Missed {
     fn tidy(&mut self) {
         if !self.is_kept() {
             self.regions.clear();
-            self.told.clear();
-            self.telling = None;
+            self.labelled.clear();
+            self.labelling = None;
         }
     }
 
@@ -182,25 +188,25 @@ impl Missed {
 
     /// Whether the labels say of these bytes all that they must before the bytes change.
     pub(super) fn tells(&self, bytes: &Range<u64>) -> bool {
-        !self.is_kept() || self.told.has_all(bytes)
+        !self.is_kept() || self.labelled.has_all(bytes)
     }
 
     /// Whether the labels say of everything.
-    pub(super) fn is_told(&self) -> bool {
-        !self.is_kept() || self.told == self.regions
+    pub(super) fn is_labelled(&self) -> bool {
+        !self.is_kept() || self.labelled == self.regions
     }
 
     /// Labels are written that say all that is known now.
     pub(super) fn begin_telling(&mut self) {
-        // What was cleared since the last labels may be told no more from now on.
-        self.told.intersect(&self.regions);
-        self.telling = Some(self.regions.clone());
+        // Labels must not name regions any more that were cleared since the last ones.
+        self.labelled.intersect(&self.regions);
+        self.labelling = Some(self.regions.clone());
     }
 
     /// They were written, on all members that count or not.
     pub(super) fn end_telling(&mut self, are_written: bool) {
-        if let Some(telling) = self.telling.take().filter(|_| are_written) {
-            self.told = telling;
+        if let Some(labelling) = self.labelling.take().filter(|_| are_written) {
+            self.labelled = labelling;
         }
     }
 }

@@ -100,7 +100,7 @@ pub fn name_of_mount(folder: &Path) -> Option<String> {
     Some(name_of_mounted(std::fs::metadata(folder).ok()?.dev()))
 }
 
-/// The same for the device number of the file system.
+/// Name of that socket by the device number of the file system.
 pub fn name_of_mounted(device: u64) -> String {
     format!("mount-{}-{}.control", rustix::fs::major(device), rustix::fs::minor(device))
 }

@@ -41,6 +41,7 @@ mod service_manager;
 mod set;
 mod status;
 mod stop;
+mod stopping_signals;
 mod target;
 mod timed;
 mod trace;

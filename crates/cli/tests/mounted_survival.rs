@@ -6,7 +6,7 @@ mod common;
 
 use common::mounts::{Mounted, assert_clean, can_mount, mount, unmount, volume};
 use common::{Scratch, run_fails, run_ok};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -200,6 +200,25 @@ fn a_worker_starts_a_supervisor_in_place_of_a_killed_one() {
     run_ok(&it.scratch, &["umount", it.folder.to_str().unwrap()]);
     drop(it.mounted.take());
     assert_clean(&it.scratch, &it.image);
+}
+
+#[test]
+fn a_worker_that_cannot_be_started_is_tried_again() {
+    let Some(it) = It::new("survive-spawn", &[]) else { return };
+    fs::write(it.path("file"), "content").unwrap();
+    let supervisor = Pid::from_raw(it.supervisor().cast_signed());
+    let limit = getrlimit(Resource::Nofile);
+    let none = Rlimit { current: Some(3), ..limit };
+    prlimit(supervisor, Resource::Nofile, none).unwrap();
+    kill_worker(it.supervisor());
+    let log = it.scratch.path("daemon.stderr");
+    while !fs::read_to_string(&log).unwrap().contains("no worker can be started") {
+        std::thread::yield_now();
+    }
+    prlimit(supervisor, Resource::Nofile, limit).unwrap();
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    assert_eq!(fs::read_to_string(it.path("file")).unwrap(), "content");
+    it.end();
 }
 
 #[test]

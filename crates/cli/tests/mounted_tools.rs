@@ -31,13 +31,18 @@ fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
     let mut large = File::create(folder.join("large")).unwrap();
     large.write_all(&vec![2; 3 << 20]).unwrap();
     large.sync_all().unwrap();
-    large.write_all(&[3; 100]).unwrap();
     for target in [&image, place] {
-        let told = run_json(&scratch, &["status", target]);
+        // A child of this process closes its copy of the descriptor, and the page may be durable before the child is answered.
+        let mut ask = || {
+            large.write_all(&[3; 100]).unwrap();
+            run_json(&scratch, &["status", target])
+        };
+        let is_dirty = |found: &serde_json::Value| found["file_system"]["dirty_bytes"] == 4096;
+        let told = (0..20).map(|_| ask()).find(is_dirty);
+        let told = told.expect("the last page is dirty while it is new");
         let files = &told["file_system"];
         assert_eq!(told["health"]["state"], "well", "{told}");
         assert_eq!((&files["mode"], &files["folder"]), (&"nearhead".into(), &place.into()));
-        assert_eq!(files["dirty_bytes"], 4096, "the last page: {files}");
         assert!(files["commits"].as_u64().unwrap() >= 2, "{files}");
         assert!(files["record_bytes"].as_u64().unwrap() >= 8192, "{files}");
         assert_eq!(files["in_place_bytes"], 3 << 20, "{files}");

@@ -122,7 +122,7 @@ pub struct Ext4 {
     holds: HashMap<u32, u64, NumberHash>,
     /// Inodes without a name that somebody holds.
     orphans: BTreeMap<Ino, orphan::Orphan>,
-    /// Those of them that changed since the last poll; none while changes are not noted.
+    /// Orphans that changed since the last poll; none while changes are not noted.
     noted_orphans: Option<BTreeSet<Ino>>,
     /// Inodes without a name of a client's, and the directories that have the names of ours.
     parked: BTreeMap<Ino, Ino>,

@@ -70,8 +70,8 @@ impl<S: Service> Mounted<S> {
         Self { service, core, is_stopping: false }
     }
 
-    /// The same, with a log of what is in memory alone: another process that gets the log goes on where this one ended. `survived` is
-    /// what an ended process left in the log; its blocks were replayed ([`crate::replay`]).
+    /// Mounts with a log that outlives this process: another process that gets the log goes on where this one ended. `survived` is the
+    /// state that an ended process left in the log; its blocks were replayed ([`crate::replay`]).
     pub fn surviving(
         service: S,
         options: FsOptions,

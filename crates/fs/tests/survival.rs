@@ -107,7 +107,7 @@ struct Life {
     random: Random,
     held: Vec<Held>,
     mode: &'static str,
-    told: String,
+    context: String,
     kills: u32,
 }
 
@@ -117,25 +117,25 @@ impl Life {
         let (log, blocks) = (Log::default(), empty(SIZE)?);
         let plain = Client::of(Ram::of(SIZE, blocks.clone()), mode);
         let killed = next_process(blocks, log.clone(), mode, 0, plain.now);
-        let told = format!(
+        let context = format!(
             "mode {mode}: NEARHEAD_FS_SEED={seed} cargo test -p nearhead-fs --test survival"
         );
         let random = Random::new(seed);
-        Some(Self { plain, killed, log, random, held: Vec::new(), mode, told, kills: 0 })
+        Some(Self { plain, killed, log, random, held: Vec::new(), mode, context, kills: 0 })
     }
 
     fn below(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
 
-    /// The same request in both worlds; kills the process that does not answer, and asks the next one again.
+    /// Sends a request in both worlds. Kills the process that does not answer, and asks the next one again.
     fn both(
         &mut self,
         operation: FsOperation,
         killed: FsOperation,
     ) -> (Result<Answer, FsError>, Result<Answer, FsError>) {
         self.killed.now = self.plain.now;
-        let told = format!("{operation:?}");
+        let context = format!("{operation:?}");
         let plain = self.plain.ask(operation);
         let id = self.killed.send(killed.clone());
         let request = FsRequest { id, caller: self.killed.caller(), operation: killed };
@@ -145,11 +145,16 @@ impl Life {
         });
         let errno =
             |result: &Result<Answer, FsError>| result.as_ref().err().map(|error| error.errno);
-        assert_eq!(errno(&plain), errno(&found), "{}: {told}: {plain:?} {found:?}", self.told);
+        assert_eq!(
+            errno(&plain),
+            errno(&found),
+            "{}: {context}: {plain:?} {found:?}",
+            self.context
+        );
         (plain, found)
     }
 
-    /// The same, where no node comes of it.
+    /// Sends a request in both worlds that makes no node.
     fn act(&mut self, operation: FsOperation, killed: FsOperation) {
         drop(self.both(operation, killed));
     }
@@ -171,7 +176,7 @@ impl Life {
         let id = request.id;
         self.killed.mounted.submit(request);
         self.killed.drive();
-        self.reply_to(id).unwrap_or_else(|| panic!("{}: no answer after a kill", self.told))
+        self.reply_to(id).unwrap_or_else(|| panic!("{}: no answer after a kill", self.context))
     }
 
     fn kill(&mut self) {
@@ -378,7 +383,7 @@ impl Life {
             Ok(Answer::Statistics(found)) => found.free_inodes,
             other => panic!("{other:?}"),
         };
-        assert_eq!(free(&mut self.plain), free(&mut self.killed), "{}: free inodes", self.told);
+        assert_eq!(free(&mut self.plain), free(&mut self.killed), "{}: free inodes", self.context);
     }
 
     fn sync(&mut self) {
@@ -405,7 +410,7 @@ impl Life {
         self.kill();
         let plain = tree_of(&mut self.plain);
         let killed = tree_of(&mut self.killed);
-        same(&plain, &killed, &self.told);
+        same(&plain, &killed, &self.context);
         for held in self.held.clone() {
             let (one, other) =
                 (see(&mut self.plain, held.plain), see(&mut self.killed, held.killed));
@@ -413,7 +418,7 @@ impl Life {
             same(
                 &BTreeMap::from([(name.clone(), one)]),
                 &BTreeMap::from([(name, other)]),
-                &self.told,
+                &self.context,
             );
         }
     }
@@ -439,7 +444,7 @@ fn a_killed_process_shows_the_same_through_the_next() {
             }
         }
         life.forget_all();
-        assert!(life.log.bytes() < 64 << 20, "{}: {} bytes", life.told, life.log.bytes());
+        assert!(life.log.bytes() < 64 << 20, "{}: {} bytes", life.context, life.log.bytes());
         kills += life.kills;
     }
     assert!(kills > 10, "{kills} kills");

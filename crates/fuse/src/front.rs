@@ -157,7 +157,7 @@ fn request(header: &InHeader, operation: FsOperation) -> FsRequest {
     FsRequest { id: header.unique & !UNIQUE_RESEND, ..unnumbered(header, operation) }
 }
 
-/// The same for one that the kernel does not send again: it is numbered when it is carried out.
+/// Request that the kernel does not send again: it is numbered when it is carried out.
 fn unnumbered(header: &InHeader, operation: FsOperation) -> FsRequest {
     let caller = Caller { uid: header.uid, gid: header.gid, now: now() };
     FsRequest { id: 0, caller, operation }

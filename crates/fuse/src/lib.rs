@@ -45,6 +45,7 @@ pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
 pub use resuming::replay;
+pub use serve::unmount_when_unused;
 pub use session::{Connection, KernelFlags, MountOptions};
 pub use survival_log::{MemoryLog, Problem};
 

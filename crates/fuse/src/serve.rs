@@ -178,7 +178,7 @@ pub(crate) fn run<C: Carrier>(
     let (mut stage, mut failure) = (Stage::Serving, None);
     loop {
         if shared.bell.is_to_stop() {
-            unmount_elsewhere(folder);
+            unmount_when_unused(folder);
         }
         // Before the queue is taken: what was asked before the end is in it.
         let has_ended = shared.bell.has_ended();
@@ -224,12 +224,12 @@ pub(crate) fn run<C: Carrier>(
     })
 }
 
-/// Unmounting asks the file system for things itself, so it is another thread's: this one has to answer. Where somebody uses it, it is
-/// unmounted once nobody does.
-fn unmount_elsewhere(folder: &Path) {
+/// Unmounts `folder` once no program uses it, on a thread of its own: the kernel may ask the file system for something first, which the
+/// caller's process has to answer.
+pub fn unmount_when_unused(folder: &Path) {
     let folder = folder.to_owned();
     let unmounting = std::thread::Builder::new().name("unmount".to_owned());
-    // Without it the file system stays until somebody unmounts it.
+    // Without a thread the file system stays until a user unmounts it.
     let _ = unmounting.spawn(move || {
         while let Err(error) = crate::unmount(&folder) {
             if error.kind() != ErrorKind::ResourceBusy {

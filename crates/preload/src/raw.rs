@@ -74,7 +74,7 @@ pub(crate) fn open_again(fd: c_int) -> c_int {
     high as c_int
 }
 
-/// The same open file by another descriptor, out of the way of the program's.
+/// Copies a descriptor to a number out of the way of the program's.
 pub(crate) fn duplicate(fd: c_int) -> Option<OwnedFd> {
     let command = libc::F_DUPFD_CLOEXEC as usize;
     let high = call(libc::SYS_fcntl, [fd as usize, command, 512, 0, 0, 0]);

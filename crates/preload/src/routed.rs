@@ -49,7 +49,7 @@ struct Open {
     size: u64,
     /// A descriptor of our own: it names the inode, whatever happens to the file's name.
     own: Own,
-    /// What the guardian knows of it.
+    /// Facts about it that the guardian has.
     watched: Watched,
     /// The newest byte of the content.
     last_byte: u8,

@@ -127,7 +127,7 @@ pub(crate) fn sync(fd: c_int, number: c_long, arguments: [usize; 6]) -> Option<O
 
 /// Makes a write that is a sync, too; `None` if it is not one.
 ///
-/// Its caller makes it: a limit of the file's size raises a signal in the thread that writes.
+/// The caller makes it: a limit of the file's size raises a signal in the thread that writes.
 pub(crate) fn write(fd: c_int, number: c_long, arguments: [usize; 6]) -> Option<Outcome> {
     let kind = kind(fd);
     if kind & WRITES_THROUGH == 0 {

@@ -51,7 +51,7 @@ enum Way {
 use Way::{Ahead, Exact};
 
 impl Way {
-    /// What is said of a log, once it is written.
+    /// Line about a log, once it is written.
     fn line(self) -> &'static str {
         match self {
             Exact => "has its exact size",

@@ -27,7 +27,7 @@ pub(crate) struct FilesArgs {
     /// Acts from a file, one a line, instead of a seed
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// What the volume is on: power cuts need `disk`
+    /// Medium of the volume: power cuts need `disk`
     #[arg(long, value_enum, value_name = "MEDIUM", default_value = "file")]
     medium: MediumWord,
     /// Kinds of acts that scripts leave out

@@ -11,6 +11,7 @@ mod helper;
 mod mkfs;
 mod mount;
 mod mounts;
+mod opening;
 mod options;
 mod remount;
 mod report;

@@ -5,41 +5,30 @@
 
 use super::control::Listening;
 use super::desk::{Desk, Facts, Mounted};
+use super::opening::{Opened, fs_options, mark_of, mount_options, opened, surviving};
 use super::options::Wanted;
 use super::report::report;
-use super::supervisor::{self, Orders, Role, ToSupervisor, VolumeMark};
+use super::supervisor::{self, Orders, Role, ToSupervisor};
 use super::{background, folder, remount};
 use crate::backing::Backing;
 use crate::bounded_log::BoundedLog;
 use crate::journal::ToldPasses;
-use crate::offline::{self, Offline};
+use crate::offline::Offline;
 use crate::over_http::OverHttp;
-use crate::report::preset_name;
 use crate::serve::priority;
 use crate::service_manager::ServiceManager;
-use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
+use crate::stopping_signals::stopping_signals;
+use crate::target::DiskArgs;
 use crate::timed::Timed;
-use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::Ack;
-use nearhead_engine::placement::OneArea;
-use nearhead_ext4::Options;
-use nearhead_fs::FsOptions;
-use nearhead_fuse::{Connection, Handle, MemoryLog, Mount, MountOptions, Problem};
-use nearhead_journal::{Mode, small_run_bytes};
+use nearhead_disk::Nanos;
+use nearhead_fuse::{Connection, Handle, Mount, Problem};
+use nearhead_journal::Mode;
 use nearhead_output::{alarm, say, say_json_line, warn};
-use nearhead_service::Service;
-use nearhead_settings::{ServeArgs, Sharing, Tuner, second_of_day};
-use nearhead_volume::{Volume, generations};
+use nearhead_settings::Sharing;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::os::fd::OwnedFd;
+use signal_hook::consts::SIGTERM;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
-
-/// Blocks of metadata kept in memory.
-const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
 
 /// Interval between two checks of the files under the volume.
 const CHECK_EVERY: Nanos = Nanos::from_millis(200);
@@ -189,8 +178,7 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
     // The name of the program, which is started by a link.
     let _ = std::fs::write("/proc/self/comm", "nearhead");
     end_at_panic();
-    let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
-        .map_err(|error| format!("signals cannot be handled: {error}"))?;
+    stop_at_signals(orders.supervisor.clone())?;
     // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
     let _ = priority::take(None);
     let _ = nearhead_uring::ask_for_short_slices();
@@ -204,20 +192,15 @@ fn serve(args: &MountArgs, wanted: &Wanted, orders: Orders) -> Result<(), String
     let read_only = options.ext4.read_only;
     let Orders { log, connection, mount: known, supervisor, .. } = orders;
     let is_first = connection.is_none();
-    let (log_problem, mut mounted) = surviving(log, Timed::new(volume, ack), start, options)
-        .map_err(|why| {
-            if why.is_for_good {
-                supervisor.give_up();
-            }
-            format!("mount {}: {}", args.target, why.detail)
-        })?;
+    let file_system = surviving(log, Timed::new(volume, ack), start, options);
+    let (log_problem, mut mounted) =
+        file_system.map_err(|why| format!("mount {}: {}", args.target, supervisor.refused(why)))?;
     mounted.trim_freed(wanted.trims_freed);
     mounted.keep_access_times(wanted.access_times);
     // Before it is mounted; later workers know its number.
     let place = if is_first { folder::canonical(&args.folder) } else { Ok(PathBuf::new()) };
     let place = place.map_err(|error| format!("mount {}: {error}", args.folder.display()))?;
     let handle = Handle::default();
-    stop_at_signals(signals, supervisor.clone())?;
     let facts = Facts {
         target: args.target.clone(),
         folder: absolute(&args.folder),
@@ -296,37 +279,12 @@ pub(super) fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// A volume that is open, and what is to be known of it.
-struct Opened {
-    offline: Offline,
-    /// What is to be said of its disk.
-    disk_notes: Vec<String>,
-    /// The largest write that it logs, and when it answers writes.
-    logged_bytes_max: u32,
-    ack: Ack,
-    /// What may be set while it is mounted.
-    tuner: Tuner,
-}
-
-fn mark_of(volume: &Volume<Box<dyn Disk + Send>>) -> VolumeMark {
-    let (volume_id, generation) = (volume.superblock().volume_id, volume.generation());
-    VolumeMark { volume_id, generation, openings: 1 }
-}
-
-/// Refuses a volume that is not the one of the mount, before anything is written to it.
-fn refuse_another(
-    expected: &VolumeMark,
-    target: &mut Target,
-    supervisor: &ToSupervisor,
-) -> Result<(), String> {
-    let found = generations::generation(&mut target.io());
-    let (volume_id, generation) = found.map_err(|error| error.to_string())?;
-    let found = VolumeMark { volume_id, generation, openings: 0 };
-    expected.refuse_another(&found).map_err(|(is_for_good, why)| {
-        if is_for_good {
-            supervisor.give_up();
+/// Passes signals that stop on to the supervisor, but those of a terminal: it gets them as well.
+fn stop_at_signals(supervisor: ToSupervisor) -> Result<(), String> {
+    stopping_signals(move |signal| {
+        if signal == SIGTERM {
+            supervisor.stop();
         }
-        format!("mount {}: {why}", target.name)
     })
 }
 
@@ -338,101 +296,6 @@ fn end_at_panic() {
         report(info);
         std::process::abort();
     }));
-}
-
-fn mount_options(args: &MountArgs, wanted: &Wanted, read_only: bool) -> MountOptions {
-    MountOptions {
-        source: args.target.clone(),
-        read_only,
-        for_everybody: wanted.for_everybody,
-        flags: wanted.kernel,
-        reports_sync: wanted.reports_sync,
-    }
-}
-
-fn fs_options(
-    wanted: &Wanted,
-    volume: &Volume<Box<dyn Disk + Send>>,
-    logged_bytes_max: u32,
-) -> FsOptions {
-    let read_only = wanted.read_only || volume.info().read_only;
-    let now = nearhead_fuse::clock();
-    let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
-    FsOptions {
-        ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
-        durable: wanted.durable.clone(),
-        has_durable_names: wanted.kernel.dirsync,
-        mode: wanted.mode,
-        small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
-        record_bytes_max: volume.engine().atomic_bytes_max(),
-        commit_after: wanted.commit_after,
-        mounted_at: now,
-    }
-}
-
-/// The file system of a volume with a survival log, after what an ended worker left in the log was replayed.
-fn surviving(
-    memory: OwnedFd,
-    mut service: Timed<Volume<Box<dyn Disk + Send>>>,
-    start: Instant,
-    options: FsOptions,
-) -> Result<(Problem, Mounted), NotSurvived> {
-    let (mut log, mut survived) = MemoryLog::open(memory)
-        .map_err(|error| NotSurvived { detail: error.to_string(), is_for_good: true })?;
-    let (now, problem) = (options.mounted_at, log.problem());
-    nearhead_fuse::replay(&mut service, start, &mut survived, now, &mut log)
-        .map_err(|detail| NotSurvived { detail, is_for_good: false })?;
-    Ok((problem, Mounted::surviving(service, options, Box::new(log), survived)))
-}
-
-/// Reason for which a worker cannot go on.
-struct NotSurvived {
-    detail: String,
-    /// No other worker can.
-    is_for_good: bool,
-}
-
-fn opened(args: &MountArgs, wanted: &Wanted, orders: &Orders) -> Result<Opened, String> {
-    let access = if wanted.read_only { Access::Read } else { Access::Write };
-    let mut target = Target::open(&args.target, access, &args.disk)?;
-    if let Some(expected) = &orders.volume {
-        refuse_another(expected, &mut target, &orders.supervisor)?;
-    }
-    if access == Access::Write {
-        refuse_if_misnamed(&mut target)?;
-    }
-    let is_near_head = wanted.mode.is_near_head();
-    let disk_notes = target.notes.clone();
-    let (mut logged, mut base, mut shared) = ((0, Ack::Flush), None, Ok(()));
-    let offline = offline::serving(target, access, |superblock, config| {
-        logged = (config.logged_write_bytes_max, config.ack);
-        config.second_of_day_at_zero = second_of_day();
-        base = Some(config.clone());
-        // A mode with one journal, on a volume that has many logs: the journal is around the middle.
-        if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
-            config.placement = Box::new(OneArea);
-        }
-        shared = args.sharing.configure(superblock, config);
-    })?;
-    shared?;
-    let (logged_bytes_max, ack) = logged;
-    let base = base.ok_or("internal: a volume was opened without a configuration")?;
-    let Sharing { durable_p99, bulk_share } = args.sharing;
-    let asked = ServeArgs { durable_p99, bulk_share, ..ServeArgs::default() };
-    let superblock = offline.volume.superblock();
-    let tuner = Tuner::new(&asked, superblock, &preset_name(superblock), base)?;
-    Ok(Opened { offline, disk_notes, logged_bytes_max, ack, tuner })
-}
-
-fn stop_at_signals(mut signals: Signals, supervisor: ToSupervisor) -> Result<(), String> {
-    let waiting = std::thread::Builder::new().name("signals".to_owned());
-    let started = waiting.spawn(move || {
-        // Those of the terminal are the supervisor's to judge.
-        for _ in signals.forever().filter(|signal| *signal == SIGTERM) {
-            supervisor.stop();
-        }
-    });
-    started.map(drop).map_err(|error| format!("a thread cannot be started: {error}"))
 }
 
 fn report_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Option<&Path>) {

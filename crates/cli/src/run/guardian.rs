@@ -1,6 +1,6 @@
 //! The guardian that `nearhead run --ahead` leaves waiting for the program's death.
 //!
-//! It must be no child of the program, which may wait for all of its children: so `run` starts a
+//! The guardian must be no child of the program, which may wait for all of its children: so `run` starts a
 //! process that starts the guardian and ends at once. What it does is `nearhead_wal::guardian`.
 
 use nearhead_wal::guardian::{listen, serve};

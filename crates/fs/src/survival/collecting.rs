@@ -1,4 +1,4 @@
-//! What changed since the last batch, as entries of the next one.
+//! Collection of changes since the last batch, as entries of the next one.
 //!
 //! Blocks are collected when a record is made and with each batch, facts of nodes where they differ from those in the log, pages that were
 //! written. A batch is appended before any request goes to the volume and before any answer is given.
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// The record with all blocks up to now is about to be made. Call it before the blocks are taken.
+    /// Notes that the record with all blocks up to now is about to be made. Call it before the blocks are taken.
     pub(crate) fn note_record_made(&mut self) {
         self.collect_blocks();
         if let Some(survival) = &mut self.survival {
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// That record is durable.
+    /// Notes that the record made last is durable.
     pub(crate) fn note_record_durable(&mut self) {
         let Some(survival) = &mut self.survival else { return };
         survival.batch.push(Entry::RecordDurable);
@@ -112,7 +112,7 @@ impl Core {
         self.wake(ready);
     }
 
-    /// These pages of a file get the bytes that they have now with the record that is being packed.
+    /// Notes that the record that is being packed brings these pages of a file, with their bytes.
     pub(crate) fn note_packed_data(&mut self, ino: Ino, pages: Range<u64>, block: u64) {
         let Some(survival) = &mut self.survival else { return };
         let Some(file) = self.files.get(&ino) else { return };
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// The record that is being packed makes these pages durable, which are in place.
+    /// Notes that the record that is being packed makes these pages durable, which are in place.
     pub(crate) fn note_marked(&mut self, ino: Ino, incarnation: u64, pages: Range<u64>) {
         if let Some(survival) = &mut self.survival {
             survival.brought.push((ino, incarnation, pages));
@@ -150,7 +150,7 @@ impl Core {
         }
     }
 
-    /// These pages are no part of the file any more.
+    /// Notes that these pages are no part of the file any more.
     pub(crate) fn note_pages_cut(&mut self, ino: Ino, pages: Range<u64>) {
         let Some(survival) = &mut self.survival else { return };
         survival.push_pages_gone(ino, pages);

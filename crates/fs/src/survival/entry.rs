@@ -137,12 +137,12 @@ impl Batch {
         self.len == 0
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Its bytes, in order.
+    /// Bytes of all entries, in order.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| match part {
             Part::Small(bytes) => &bytes[..],

@@ -54,7 +54,7 @@ impl Client<Ram> {
 }
 
 impl<S: Timed> Client<S> {
-    /// Of a file system that is mounted; the next request has the number behind `newest`.
+    /// Client of a mounted file system whose next request has the number behind `newest`.
     pub fn around(mounted: Mounted<S>, newest: u64, now: Nanos) -> Self {
         Self { mounted, next: newest, now, uid: 0 }
     }

@@ -18,16 +18,16 @@ pub struct Seen {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-pub fn same(plain: &BTreeMap<String, Seen>, killed: &BTreeMap<String, Seen>, told: &str) {
+pub fn same(plain: &BTreeMap<String, Seen>, killed: &BTreeMap<String, Seen>, context: &str) {
     let names = |tree: &BTreeMap<String, Seen>| tree.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(plain), names(killed), "{told}: names");
+    assert_eq!(names(plain), names(killed), "{context}: names");
     for (path, one) in plain {
         let other = &killed[path];
         let differs = one.bytes.iter().zip(&other.bytes).position(|(one, other)| one != other);
-        assert_eq!(differs, None, "{told}: {path}: first byte that differs");
+        assert_eq!(differs, None, "{context}: {path}: first byte that differs");
         let facts = |seen: &Seen| Seen { bytes: Vec::new(), ..seen.clone() };
-        assert_eq!(facts(one), facts(other), "{told}: {path}");
-        assert_eq!(one.bytes.len(), other.bytes.len(), "{told}: {path}");
+        assert_eq!(facts(one), facts(other), "{context}: {path}");
+        assert_eq!(one.bytes.len(), other.bytes.len(), "{context}: {path}");
     }
 }
 

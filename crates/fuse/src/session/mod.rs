@@ -1,6 +1,6 @@
 //! The connection to the kernel behind a mounted folder: its descriptor, and what was agreed on in the first exchange.
 //!
-//! A session is either made by mounting a folder, or put together from these two values, which another process may have made. It keeps
+//! A session is either made by mounting a folder, or put together from those two values, which another process may have made. It keeps
 //! true that each request gets at most one answer, in one `writev`. It must never wait for the kernel while it holds a lock.
 
 mod block_source;
@@ -38,7 +38,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The same connection with a descriptor of its own.
+    /// Copies the connection, with a descriptor of its own.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -87,7 +87,7 @@ impl Session {
         Self::from_parts(device, Negotiated { minor, flags, has_resend })
     }
 
-    /// The same for another process.
+    /// Connection for another process.
     pub(crate) fn connection(&self) -> io::Result<Connection> {
         let Negotiated { minor, flags, has_resend } = self.negotiated;
         Ok(Connection { device: self.device.try_clone()?, minor, flags, has_resend })

@@ -158,7 +158,7 @@ fn about_writes(facts: &Facts) -> Vec<Advice> {
     advice
 }
 
-/// What `nearhead run` does for a log, and what its exact size costs.
+/// Advice about `nearhead run` for a log, with the cost of its exact size.
 fn about_log(path: &Path) -> String {
     let pattern = pattern_of(path).unwrap_or_else(|| path.display().to_string());
     let shown = path.display();

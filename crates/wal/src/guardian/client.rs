@@ -27,7 +27,7 @@ impl Client {
     /// Connects to the guardian called `name`, and waits until it knows this process.
     ///
     /// # Errors
-    /// Those of the calls; `TimedOut` if it does not answer.
+    /// Errors of the system calls; `TimedOut` if the guardian does not answer.
     pub fn connect(name: &[u8]) -> io::Result<Arc<Self>> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -51,7 +51,7 @@ impl Client {
     pub fn watch(self: &Arc<Self>, file: OwnedFd, len: u64) -> io::Result<Watched> {
         // It is open here, so a lease is refused: for that reason and no other.
         if take_lease(&file)? == Lease::Taken {
-            return Err(io::Error::other("it was closed meanwhile"));
+            return Err(io::Error::other("another thread has closed it"));
         }
         let stream = new_number()?;
         let ending = Ending { durable: len, end: len, size: len, dirty_end: len };
@@ -59,7 +59,7 @@ impl Client {
         let mark = Mark { stream, end_min: len };
         let watched = Watched { client: Arc::clone(self), file, mark, ending, tail };
         // The guardian first: a mark that it does not know would stay after the program's death.
-        watched.tell()?;
+        watched.register()?;
         let marked = mark.set(&watched.file);
         let marked = marked.and_then(|()| Ok(rustix::fs::fsync(&watched.file)?));
         if let Err(error) = marked {
@@ -93,7 +93,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    fn tell(&self) -> io::Result<()> {
+    fn register(&self) -> io::Result<()> {
         let message = Message::Watch(self.mark.stream).encode();
         // By a descriptor that does not count as an opening: the guardian takes a lease.
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());

@@ -63,12 +63,12 @@ pub fn marked(path: impl rustix::path::Arg) -> bool {
     rustix::fs::getxattr(path, NAME, &mut text).is_ok()
 }
 
-/// What became of a file that may have zeros behind its content.
+/// Outcome for a file that may have zeros behind its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It has this length now, and no mark.
+    /// The file has this length now, and no mark.
     Cut(u64),
-    /// It has no mark: nothing was done.
+    /// The file has no mark: nothing was done.
     Unmarked,
     /// A process has it open: nothing was done.
     OpenElsewhere,
@@ -79,7 +79,7 @@ pub enum Settled {
 /// Cuts the file at `path` to its content, if it has a mark and no process has it open.
 ///
 /// # Errors
-/// Those of the calls it makes; the mark is still there then.
+/// Errors of the system calls; the mark is still there then.
 pub fn repair(path: &Path) -> io::Result<Settled> {
     let Some((file, mark)) = alone(path)? else { return Ok(Settled::OpenElsewhere) };
     let Some(mark) = mark else { return Ok(Settled::Unmarked) };

@@ -5,7 +5,7 @@
 //! connection of one process means that it became another program, and so ended as the first. The
 //! guardian ends when the program that it was started for and every connected process has.
 //!
-//! It never ends a program, and never writes to a file that another process has open.
+//! The guardian never ends a program, and never writes to a file that another process has open.
 
 use super::mark::{Settled, settle};
 use super::tail::Tail;
@@ -31,7 +31,7 @@ const FILES_MAX: usize = 4096;
 /// First and longest pause between two attempts at a file that another process has open.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// How long attempts at such a file go on: after that its mark tells.
+/// Time for which attempts at such a file go on; after that its mark stays.
 const ATTEMPTS_TIME: Duration = Duration::from_secs(600);
 
 /// A message of a process, 16 bytes.
@@ -111,19 +111,19 @@ struct Guardian<'a> {
     listener: OwnedFd,
     processes: Vec<Process>,
     left: Vec<Left>,
-    tell: &'a mut dyn FnMut(&str),
+    report: &'a mut dyn FnMut(&str),
 }
 
-/// Serves until `program` and every process that connected has ended. `tell` gets a line about each
+/// Serves until `program` and every process that connected has ended. `report` gets a line about each
 /// file that could not be settled.
 ///
 /// # Errors
-/// Those of waiting.
-pub fn serve(listener: OwnedFd, program: u32, tell: &mut dyn FnMut(&str)) -> io::Result<()> {
+/// Errors of `poll`.
+pub fn serve(listener: OwnedFd, program: u32, report: &mut dyn FnMut(&str)) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let program = i32::try_from(program).ok().and_then(Pid::from_raw);
     let program = program.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let mut guardian = Guardian { listener, processes: Vec::new(), left: Vec::new(), tell };
+    let mut guardian = Guardian { listener, processes: Vec::new(), left: Vec::new(), report };
     let mut program = program;
     loop {
         if program.is_none() && guardian.processes.is_empty() && guardian.left.is_empty() {
@@ -219,7 +219,7 @@ impl Guardian<'_> {
     /// Tries to settle the files for which it is time.
     fn try_left(&mut self) {
         let now = Instant::now();
-        let tell = &mut self.tell;
+        let report = &mut self.report;
         self.left.retain_mut(|left| {
             if left.next > now {
                 return true;
@@ -234,13 +234,13 @@ impl Guardian<'_> {
                     return true;
                 }
                 Ok(Settled::Cut(_) | Settled::Unmarked) => {}
-                Ok(Settled::OpenElsewhere) => tell(&format!(
+                Ok(Settled::OpenElsewhere) => report(&format!(
                     "{name} still has zeros behind its content, since another process has it open; when it is closed: nearhead run --repair"
                 )),
-                Ok(Settled::Changed) => tell(&format!(
+                Ok(Settled::Changed) => report(&format!(
                     "{name} was changed by another process after the program's end, and is left as it is"
                 )),
-                Err(error) => tell(&format!(
+                Err(error) => report(&format!(
                     "{name} still has zeros behind its content: {error}; when that is mended: nearhead run --repair"
                 )),
             }

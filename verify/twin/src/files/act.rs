@@ -19,7 +19,7 @@ pub enum FilesAct {
     KillWorker,
     /// All processes of the mount are killed; what was synced must be there. Both trees are empty afterwards.
     Kill,
-    /// The same, and the medium loses its power: what no flush covers is lost, kept or torn by this seed.
+    /// A kill of all processes while the medium loses its power: what no flush covers is lost, kept or torn by this seed.
     PowerCut(u64),
 }
 

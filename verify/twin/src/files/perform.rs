@@ -187,17 +187,18 @@ fn lock_kind(word: &str) -> FlockOperation {
 ///
 /// By Python: a mapping is memory that Rust cannot vouch for.
 fn mapped(path: &Path, verb: &str, with: &Arguments<'_>) -> Done {
-    const PROGRAM: &str = "import mmap, sys\n\
+    // Opened without waiting: a named pipe has no other end here.
+    const PROGRAM: &str = "import mmap, os, sys\n\
         path, at, text = sys.argv[1], int(sys.argv[2]), sys.argv[3]\n\
-        with open(path, 'r+b' if text else 'rb') as file:\n\
-        \x20   with mmap.mmap(file.fileno(), 0, prot=3 if text else 1) as memory:\n\
-        \x20       if text:\n\
-        \x20           data = bytes.fromhex(text)[:max(0, len(memory) - at)]\n\
-        \x20           memory[at:at + len(data)] = data\n\
-        \x20           memory.flush()\n\
-        \x20           print(len(data))\n\
-        \x20       else:\n\
-        \x20           print(hash(memory[at:at + int(sys.argv[4])]) & 0xffffffff)\n";
+        how = (os.O_RDWR if text else os.O_RDONLY) | os.O_NONBLOCK\n\
+        with mmap.mmap(os.open(path, how), 0, prot=3 if text else 1) as memory:\n\
+        \x20   if text:\n\
+        \x20       data = bytes.fromhex(text)[:max(0, len(memory) - at)]\n\
+        \x20       memory[at:at + len(data)] = data\n\
+        \x20       memory.flush()\n\
+        \x20       print(len(data))\n\
+        \x20   else:\n\
+        \x20       print(hash(memory[at:at + int(sys.argv[4])]) & 0xffffffff)\n";
     let (at, len, text) = if verb == "map-write" {
         let (at, len) = (with.number(2)?, with.number(3)?);
         let bytes = content::bytes(with.number(1)?, at, len);

@@ -35,7 +35,7 @@ pub struct FilesSettings {
     pub folder: PathBuf,
     /// Mode of the mount.
     pub mode: String,
-    /// What the volume is on.
+    /// Medium of the volume.
     pub medium: MediumKind,
 }
 

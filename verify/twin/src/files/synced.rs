@@ -239,7 +239,7 @@ impl Synced {
         self.nodes.remove(folder);
     }
 
-    /// Takes out every name of the subject's inode, as its states tell.
+    /// Takes out every name of the subject's inode, by its states.
     fn forget_inode(&mut self, ino: u64) {
         let has = |state: &State| state.node.as_ref().is_none_or(|node| node.ino == ino);
         self.nodes.retain(|_, states| !states.iter().any(has));

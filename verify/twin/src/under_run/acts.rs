@@ -48,7 +48,7 @@ pub fn run(settings: &Settings) -> Step<usize> {
     Ok(names.lines().count())
 }
 
-/// What an observer sees of one act.
+/// Observation of one act.
 fn seen(
     settings: &Settings,
     way: Way,

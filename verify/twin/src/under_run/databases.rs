@@ -19,7 +19,7 @@ const BINARY_LOG: &str = "the binary log can be read to its end";
 
 /// A database that runs.
 pub struct Server {
-    /// Its process; `None` where the client is the database.
+    /// Process of the server; `None` where the client is the database.
     pub process: Option<Child>,
     /// A connection.
     pub client: Client,
@@ -30,7 +30,7 @@ pub trait Database {
     /// Makes it, with nothing in it.
     ///
     /// # Errors
-    /// What the machine lacks.
+    /// Programs that the machine lacks.
     fn prepare(&mut self, settings: &Settings) -> Result<(), String>;
     /// Starts it and connects.
     ///
@@ -48,10 +48,10 @@ pub trait Database {
     }
     /// How many changes there are, if they are all from 1 on.
     fn count(&self, client: &mut Client) -> Option<u64>;
-    /// Its own checker, while it is down.
+    /// Runs the database's own checker, while it is down.
     ///
     /// # Errors
-    /// What it finds.
+    /// Findings of the checker.
     fn judge(&self, _settings: &Settings) -> Step {
         Ok(())
     }
@@ -251,7 +251,7 @@ impl Database for Mariadb {
         client.ask(COUNT)?.parse().ok()
     }
 
-    /// Its own reader reads every binary log to the end, and no transaction has another's number.
+    /// The database's own reader reads every binary log to the end, and no transaction has another's number.
     fn judge(&self, _settings: &Settings) -> Step {
         let data = folder_of(self.place.as_ref()).join("data");
         let entries = std::fs::read_dir(&data).map_err(|error| error.to_string())?;

@@ -1,10 +1,10 @@
-//! The same program plain and under `nearhead run`: it behaves alike, and any death leaves alike files.
+//! Programs plain and under `nearhead run`: each behaves alike, and any death leaves alike files.
 //!
 //! Oracle is the program as it is. Subject is the same program with its logs routed. Compared are what
 //! it prints, how it ends, its files by name, length and content, and what another process reads while
 //! it runs ([`acts`]). Databases are killed at random moments and start again plain and under `run`
 //! ([`kills`]): each acknowledged change must be there, and the program's own checker decides about the
-//! rest. Nothing here reads a log by itself, and no server is reached from outside this machine.
+//! rest. Nothing here reads a log on its own, and no server is reached from outside this machine.
 
 pub mod acts;
 pub mod client;
@@ -24,7 +24,7 @@ pub enum Way {
     Run,
 }
 
-/// What a run needs.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The program under test.
@@ -69,7 +69,7 @@ impl Settings {
     /// A fresh folder, which is removed when the value is dropped.
     ///
     /// # Errors
-    /// Those of making it.
+    /// Errors of making the folder.
     pub fn place(&self, name: &str) -> Result<Place, String> {
         let path = self.folder.join(format!("twin-run-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);

@@ -1,11 +1,11 @@
 //! Signals to a supervisor: each takes the device away, unless it is used.
 //!
-//! SIGHUP is ignored: a terminal that goes away must not take the disk of a file system with it. This must never wait for the worker on the
+//! This must never wait for the worker on the
 //! supervisor's own thread.
 
 use super::{Event, Supervisor, on_a_thread};
+use crate::stopping_signals::stopping_signals;
 use nearhead_output::note;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::sync::mpsc::Sender;
 
 impl Supervisor<'_> {
@@ -36,15 +36,6 @@ impl Supervisor<'_> {
 
 /// Sends an event for each signal.
 pub(super) fn watch_signals(sender: &Sender<Event>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("signals cannot be handled: {error}");
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP]).map_err(failed)?;
     let sender = sender.clone();
-    let waiting = std::thread::Builder::new().name("signals".to_owned());
-    let started = waiting.spawn(move || {
-        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-            let _ = sender.send(Event::Signal(signal));
-        }
-    });
-    started.map(drop).map_err(failed)
+    stopping_signals(move |signal| drop(sender.send(Event::Signal(signal))))
 }

@@ -26,11 +26,11 @@ pub(crate) struct VolumeMark {
     pub(crate) volume_id: [u8; 16],
     /// Newest generation of its devices when the last worker that served opened it; 0 if they have none.
     pub(crate) generation: u64,
-    /// Openings by workers since, each of which may have raised the generation once.
+    /// Workers that opened the volume since, each of which may have raised the generation once.
     pub(crate) openings: u64,
 }
 
-/// What both sides of the kernel agreed on, without the descriptor.
+/// Connection of a mount without its descriptor, with the mount and the volume.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Agreed {
     minor: u32,
@@ -47,6 +47,12 @@ impl Agreed {
         Self { minor, flags, has_resend, mount, volume }
     }
 
+    /// The same for a worker that opens the volume once more.
+    pub(super) fn opened_again(mut self) -> Self {
+        self.volume.openings += 1;
+        self
+    }
+
     pub(super) fn connection(self, device: OwnedFd) -> Connection {
         let Self { minor, flags, has_resend, .. } = self;
         Connection { device, minor, flags, has_resend }
@@ -56,24 +62,20 @@ impl Agreed {
 /// A message.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// To a worker, with the log: mount the folder, or go on with the connection, which comes behind the log.
-    Serve {
-        go_on: Option<Agreed>,
-    },
-    /// Of a worker, with the connection: the folder is mounted.
+    /// Orders a worker to mount the folder, or to go on with a connection. The log comes with it, then the connection.
+    Serve { go_on: Option<Agreed> },
+    /// Reports that the folder is mounted. The connection comes with it.
     Mounted(Agreed),
-    /// Of a worker: the folder can be used. The answer follows once `umount` can wait for this supervisor.
+    /// Reports that the folder can be used. The answer follows once `umount` can wait for this supervisor.
     Ready(VolumeMark),
+    /// Answers [`Message::Ready`].
     Noted,
-    /// Of a worker that was asked to end: unmount the folder.
+    /// Asks for the end of the mount, as the worker got a signal or a command.
     Stop,
-    /// Of a worker: no worker can go on, as the survival log is incomplete.
+    /// Reports that no worker can go on: the survival log or the volume does not allow it.
     GiveUp,
-    /// To a supervisor that a worker started, with log and connection: supervise this process.
-    Supervise {
-        worker: u32,
-        agreed: Agreed,
-    },
+    /// Orders a supervisor that a worker started to supervise that worker. Log and connection come with it.
+    Supervise { worker: u32, agreed: Agreed },
 }
 
 /// One end of the socket.

@@ -11,7 +11,7 @@
 //!   outside, and is no crash;
 //! - a worker whose supervisor has ended starts another ([`worker::ToSupervisor::guard`]).
 //!
-//! It needs Linux 6.9, which sends unanswered requests again. With an older kernel the mount ends with its worker.
+//! Linux 6.9 and later send unanswered requests again. With an older kernel the mount ends with its worker.
 
 mod channel;
 mod process;
@@ -20,21 +20,20 @@ mod worker;
 use super::MountArgs;
 use super::mounts::Served;
 use crate::service_manager::ServiceManager;
+use crate::stopping_signals::stopping_signals;
 pub(super) use channel::VolumeMark;
 use channel::{Agreed, Channel, Message};
 use nearhead_fuse::{Connection, MemoryLog};
-use nearhead_output::{alarm, note, warn};
+use nearhead_output::{alarm, note};
 use process::{Ended, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 pub(super) use process::Role;
-pub(super) use worker::{Orders, ToSupervisor};
+pub(super) use worker::{CannotGoOn, Orders, ToSupervisor};
 
 /// Pause before the first worker that follows one that ended, doubled with each one that ends soon.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -45,8 +44,6 @@ const LIVES_AFTER: Duration = Duration::from_secs(60);
 const CRASHES_MAX: u32 = 8;
 /// Longest time without a look at whether the folder is mounted, while there is no worker.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
-/// Pause between two tries to unmount a folder that programs use.
-const BUSY_FOR: Duration = Duration::from_millis(100);
 
 /// Events that the supervisor handles; those of a worker have its number.
 enum Event {
@@ -106,7 +103,8 @@ pub(super) fn go_on(args: &MountArgs) -> Result<(), String> {
 impl Supervisor {
     fn new(args: &MountArgs, log: OwnedFd) -> Result<(Self, Receiver<Event>), String> {
         let (sender, events) = channel();
-        watch_signals(&sender)?;
+        let signalled = sender.clone();
+        stopping_signals(move |signal| drop(signalled.send(Event::Signal(signal))))?;
         // Its own name for tools that list processes.
         let _ = std::fs::write("/proc/self/comm", "nearhead-mount");
         let supervisor = Self {
@@ -129,16 +127,26 @@ impl Supervisor {
 
     fn start_worker(&mut self) -> Result<(), String> {
         self.workers += 1;
-        if let Some((agreed, _)) = &mut self.connection {
-            agreed.volume.openings += 1;
-        }
-        let go_on = self.connection.as_ref().map(|(agreed, _)| *agreed);
+        let go_on = self.connection.as_ref().map(|(agreed, _)| agreed.opened_again());
         let device = self.connection.as_ref().map(|(_, connection)| connection.device.as_fd());
         let with: Vec<_> = [self.log.as_fd()].into_iter().chain(device).collect();
         let started = Worker::start(&Message::Serve { go_on }, &with, self.workers, &self.sender);
         self.worker =
             Some(started.map_err(|error| format!("mount: no worker can be started: {error}"))?);
+        if let (Some((kept, _)), Some(agreed)) = (&mut self.connection, go_on) {
+            *kept = agreed;
+        }
         Ok(())
+    }
+
+    /// Starts a worker, or tries again later: processes or descriptors may be short for a while.
+    fn start_another(&mut self) {
+        if let Err(why) = self.start_worker() {
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            let (place, after) = (self.folder.display(), self.pause.as_millis());
+            alarm(&format!("mount {place}: {why}; tried again in {after} ms"));
+            self.start_at = Some(Instant::now() + self.pause);
+        }
     }
 
     fn adopt(&mut self, process: u32, channel: Channel) -> Result<(), String> {
@@ -194,12 +202,12 @@ impl Supervisor {
             }
             if self.start_at.is_some_and(|at| at <= Instant::now()) {
                 self.start_at = None;
-                self.start_worker()?;
+                self.start_another();
             }
         }
     }
 
-    /// What follows a worker that has ended: another one later, or the end of the command with this exit code.
+    /// Decides what follows a worker that has ended: another one later, or the end of the command with an exit code.
     fn follow(&mut self, how: Ended) -> Result<Option<i32>, String> {
         let place = self.folder.display();
         let (served, reason) = (self.ready_at.take(), how.in_words());
@@ -270,23 +278,9 @@ impl Supervisor {
         }
     }
 
-    /// On a thread: the kernel may write out its cache first, and waits for the worker.
     fn unmount_if_stopping(&self) {
-        if !self.is_stopping || self.connection.is_none() {
-            return;
-        }
-        let folder = self.folder.clone();
-        let unmounting = std::thread::Builder::new().name("unmount".to_owned());
-        let started = unmounting.spawn(move || {
-            while let Err(error) = nearhead_fuse::unmount(&folder) {
-                if error.kind() != std::io::ErrorKind::ResourceBusy {
-                    break;
-                }
-                std::thread::sleep(BUSY_FOR);
-            }
-        });
-        if let Err(error) = started {
-            warn(&format!("mount {}: not unmounted: {error}", self.folder.display()));
+        if self.is_stopping && self.connection.is_some() {
+            nearhead_fuse::unmount_when_unused(&self.folder);
         }
     }
 
@@ -307,18 +301,4 @@ impl Supervisor {
             code => std::process::exit(code),
         }
     }
-}
-
-fn watch_signals(sender: &Sender<Event>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("signals cannot be handled: {error}");
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP]).map_err(failed)?;
-    let sender = sender.clone();
-    let waiting = std::thread::Builder::new().name("signals".to_owned());
-    let started = waiting.spawn(move || {
-        // A terminal that goes away must not take the file system with it.
-        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-            let _ = sender.send(Event::Signal(signal));
-        }
-    });
-    started.map(drop).map_err(failed)
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc;
 
 /// Program of this process, whatever is at its path by now.
 const SELF: &str = "/proc/self/exe";
@@ -21,9 +21,9 @@ const SIGNAL_CODE: i32 = 128;
 /// Part of a process in a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
-    /// It serves the folder.
+    /// Serves the folder.
     Worker,
-    /// It supervises a worker that runs.
+    /// Supervises a worker that runs.
     Supervisor,
 }
 
@@ -74,21 +74,21 @@ impl Worker {
         orders: &Message,
         with: &[BorrowedFd<'_>],
         number: u64,
-        events: &Sender<Event>,
+        events: &mpsc::Sender<Event>,
     ) -> io::Result<Self> {
         let (channel, other) = Channel::pair()?;
         channel.send(orders, with)?;
+        // The thread first: a worker that is started has one that sees its end.
+        let (sender, receiver) = mpsc::channel::<Child>();
+        watch(channel.try_clone()?, number, events, move || {
+            // Nothing comes of a worker that was not started.
+            let status = receiver.recv().ok()?.wait();
+            // It fails only for a process that was waited for.
+            status.ok().map(Ended::Child)
+        })?;
         let mut command = command_as(Role::Worker);
-        let mut child = command.stdin(Stdio::from(other)).spawn()?;
-        // Its copy of the other end: without it the end of the worker is noticed.
-        drop(command);
-        let listening = channel.try_clone().and_then(|channel| listen(channel, number, events));
-        if let Err(error) = listening {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
-        wait_for(child, number, events)?;
+        let child = command.stdin(Stdio::from(other)).spawn()?;
+        let _ = sender.send(child);
         Ok(Self(channel))
     }
 
@@ -97,17 +97,15 @@ impl Worker {
         process: u32,
         channel: Channel,
         number: u64,
-        events: &Sender<Event>,
+        events: &mpsc::Sender<Event>,
     ) -> io::Result<Self> {
         let found = Pid::from_raw(process.cast_signed());
         let found = found.ok_or_else(|| io::Error::other("expected the number of a process"))?;
         let pidfd = pidfd_open(found, PidfdFlags::empty())?;
-        listen(channel.try_clone()?, number, events)?;
-        let (ends, events) = (pidfd, events.clone());
-        thread("worker", move || {
-            let mut ended = [PollFd::new(&ends, PollFlags::IN)];
+        watch(channel.try_clone()?, number, events, move || {
+            let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
             while poll(&mut ended, None) == Err(Errno::INTR) {}
-            let _ = events.send(Event::Ended(number, Ended::Adopted));
+            Some(Ended::Adopted)
         })?;
         Ok(Self(channel))
     }
@@ -139,11 +137,16 @@ pub(super) fn command_as(role: Role) -> Command {
     command
 }
 
-/// Messages of a worker become events.
-fn listen(channel: Channel, number: u64, events: &Sender<Event>) -> io::Result<()> {
+/// Turns the messages of a worker into events, and its end after the last of them.
+fn watch(
+    channel: Channel,
+    number: u64,
+    events: &mpsc::Sender<Event>,
+    end: impl FnOnce() -> Option<Ended> + Send + 'static,
+) -> io::Result<()> {
     let events = events.clone();
-    thread("messages", move || {
-        // An error is the end: the process itself is watched by another thread.
+    thread("worker", move || {
+        // An error is the end of the messages: the process is waited for below.
         while let Ok(Some((message, descriptors))) = channel.receive() {
             let event = match (message, descriptors.into_iter().next()) {
                 (Message::Mounted(agreed), Some(device)) => Event::Mounted(agreed, device),
@@ -154,15 +157,8 @@ fn listen(channel: Channel, number: u64, events: &Sender<Event>) -> io::Result<(
             };
             let _ = events.send(event);
         }
-    })
-}
-
-fn wait_for(mut child: Child, number: u64, events: &Sender<Event>) -> io::Result<()> {
-    let events = events.clone();
-    thread("worker", move || {
-        // It fails only for a process that was waited for.
-        if let Ok(status) = child.wait() {
-            let _ = events.send(Event::Ended(number, Ended::Child(status)));
+        if let Some(how) = end() {
+            let _ = events.send(Event::Ended(number, how));
         }
     })
 }

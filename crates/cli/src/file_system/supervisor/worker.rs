@@ -55,34 +55,37 @@ impl Orders {
     }
 }
 
+/// Reason for which a worker cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CannotGoOn {
+    pub(crate) why: String,
+    /// No later worker can.
+    pub(crate) is_for_good: bool,
+}
+
 impl VolumeMark {
-    /// Refuses a volume on which the survival log must not be replayed. The flag of an error says whether no worker can ever go on.
-    pub(crate) fn refuse_another(&self, found: &Self) -> Result<(), (bool, String)> {
+    /// Refuses a volume on which the survival log must not be replayed.
+    pub(crate) fn refuse_another(&self, found: &Self) -> Result<(), CannotGoOn> {
+        let refused = |is_for_good, why| Err(CannotGoOn { why, is_for_good });
         if found.volume_id != self.volume_id {
             let (expected, found) = (hex(&self.volume_id), hex(&found.volume_id));
-            return Err((
-                false,
-                format!(
-                    "expected volume {expected}, found volume {found}; nothing was written to it: bring the other one back"
-                ),
-            ));
+            let why = format!(
+                "expected volume {expected}, found volume {found}; nothing was written to it: bring the other one back"
+            );
+            return refused(false, why);
         }
         let (kept, now) = (self.generation, found.generation);
         if kept == 0 || now == 0 {
             return Ok(());
         }
-        let expected = format!(
-            "expected generation {kept} to {} of the volume, found {now}",
-            kept + self.openings
-        );
+        let newest = kept.saturating_add(self.openings);
+        let expected = format!("expected generation {kept} to {newest} of the volume, found {now}");
         if now < kept {
-            return Err((
-                false,
-                format!("{expected}: this is an older copy; bring the newer one back"),
-            ));
+            let why = format!("{expected}: this is an older copy; bring the newer one back");
+            return refused(false, why);
         }
-        if now > kept + self.openings {
-            return Err((true, format!("{expected}: something else changed it since")));
+        if now > newest {
+            return refused(true, format!("{expected}: something else changed it since"));
         }
         Ok(())
     }
@@ -130,9 +133,12 @@ impl ToSupervisor {
         let _ = self.channel().send(&Message::Stop, &[]);
     }
 
-    /// Reports that no worker can go on.
-    pub(crate) fn give_up(&self) {
-        let _ = self.channel().send(&Message::GiveUp, &[]);
+    /// Reports that no worker can go on, if that is so. Returns the reason.
+    pub(crate) fn refused(&self, CannotGoOn { why, is_for_good }: CannotGoOn) -> String {
+        if is_for_good {
+            let _ = self.channel().send(&Message::GiveUp, &[]);
+        }
+        why
     }
 
     /// Watches the supervisor, and starts another whenever it has ended. Returns when none can be started.
@@ -182,8 +188,7 @@ mod tests {
 
     #[test]
     fn another_older_or_changed_volume_is_refused() {
-        let refused =
-            |found| mark(1, 5).refuse_another(&found).map_err(|(is_for_good, _)| is_for_good);
+        let refused = |found| mark(1, 5).refuse_another(&found).map_err(|why| why.is_for_good);
         assert_eq!(refused(mark(2, 5)), Err(false));
         assert_eq!(refused(mark(1, 4)), Err(false));
         assert_eq!(refused(mark(1, 8)), Err(true));

@@ -28,7 +28,7 @@ const SOURCE: &str = include_str!("source.sh");
 /// A program.
 #[derive(Clone, Copy, Debug)]
 pub struct FilesProgram {
-    /// Its word for `--program`.
+    /// Word for `--program`.
     pub name: &'static str,
     tools: &'static [&'static str],
     script: &'static str,

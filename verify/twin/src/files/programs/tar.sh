@@ -1,4 +1,4 @@
-# tar, with and without incremental dumps (-g), which tell by times and inode numbers what changed.
+# tar, with and without incremental dumps (-g), which find changes by times and inode numbers.
 set -e
 run() {
     rm -rf tree restored snapshot first.tar second.tar plain.tar
