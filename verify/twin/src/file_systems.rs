@@ -179,7 +179,7 @@ impl Mounted {
     /// Unmounts it in order.
     pub fn unmount(mut self) -> Result<(), String> {
         let folder = self.0.take().unwrap_or_default();
-        tools::ok("umount", &[&folder]).map(drop)
+        tools::unmounted("umount", &[folder.as_os_str()])
     }
 }
 

@@ -49,3 +49,22 @@ pub fn words_of(output: &Output) -> String {
     let text = String::from_utf8_lossy(&all);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }
+
+/// Tries of [`unmounted`], and the pause between two.
+const UNMOUNT_TRIES: u32 = 100;
+const UNMOUNT_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Runs a program that unmounts, again while the mount is busy: a child of another thread holds copies of descriptors until it is another
+/// program, and the kernel ends `io_uring` a moment after its process.
+pub fn unmounted(program: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let mut tries = 1;
+    loop {
+        match ok(program, args) {
+            Err(why) if why.contains("busy") && tries < UNMOUNT_TRIES => {
+                tries += 1;
+                std::thread::sleep(UNMOUNT_PAUSE);
+            }
+            other => return other.map(drop),
+        }
+    }
+}

@@ -143,7 +143,7 @@ impl Ours {
     /// Unmounts it in order.
     pub fn unmount(&mut self) -> Result<(), String> {
         let program = self.nearhead.to_str().unwrap_or_default();
-        tools::ok(program, &["umount".as_ref(), self.root.as_os_str()])?;
+        tools::unmounted(program, &["umount".as_ref(), self.root.as_os_str()])?;
         let ended = self.daemon.take().map(|mut daemon| daemon.wait());
         match ended {
             Some(Ok(status)) if !status.success() => Err(format!("the daemon ended: {status}")),
